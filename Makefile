@@ -1,0 +1,33 @@
+# make demo and make test each work alone on a fresh clone; both set up what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test lint bench screenshots
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml tests/requirements.lock tests/system-packages.sh
+	sh tests/system-packages.sh
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r tests/requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps -e .
+	touch $@
+
+demo: setup
+	$(BIN)/hsconsole demo
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest
+
+bench: setup
+	$(BIN)/python -m tests.bench
+
+screenshots: setup
+	$(BIN)/python -m screenshots.take

@@ -1,0 +1,1 @@
+"""One live agent: numbered calls with answers, and streams of events, over one channel."""

@@ -1,0 +1,89 @@
+"""Typed questions to the agent: one function a call, and plan and run for the actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from console.config.profile import Profile
+from console.errors import Refused
+from remote.wire.codec import decode
+from remote.wire.dumps import DumpDetail, DumpsChange, DumpTest
+from remote.wire.host import Survey
+from remote.wire.patch import PatchStatus
+from remote.wire.plan import Outcome, Plan, StepResult
+from remote.wire.server import LogLines, Preflight, ServerState
+from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
+
+OnStep = Callable[[StepResult], None]
+
+PATIENT = 60.0  # seconds; for calls that read files or run an interpreter
+ACTION = 180.0  # seconds; a stop's ladder and a patch's checks end well within
+
+
+class Agent(Protocol):
+    """What an operation needs of a link. `timeout` bounds the silence, not the whole call: each event renews it."""
+
+    def call(
+        self, name: str, *, timeout: float = 30.0, on_event: Callable[[Any], None] | None = None, **args: Any
+    ) -> Any: ...
+
+
+def survey(agent: Agent, pythons: tuple[str, ...] = ()) -> Survey:
+    return decode(Survey, agent.call("survey", timeout=PATIENT, pythons=list(pythons)))
+
+
+def patch_status(agent: Agent) -> PatchStatus:
+    return decode(PatchStatus, agent.call("patch.status", timeout=PATIENT))
+
+
+def server_state(agent: Agent) -> ServerState:
+    return decode(ServerState, agent.call("server.state"))
+
+
+def preflight(agent: Agent) -> Preflight:
+    return decode(Preflight, agent.call("server.preflight", timeout=PATIENT))
+
+
+def server_log(agent: Agent, lines: int = 200) -> LogLines:
+    return decode(LogLines, agent.call("server.log", lines=lines))
+
+
+def gpus(agent: Agent) -> GpuSnapshot:
+    return decode(GpuSnapshot, agent.call("gpus"))
+
+
+def shm(agent: Agent) -> ShmSnapshot:
+    return decode(ShmSnapshot, agent.call("shm"))
+
+
+def dumps(agent: Agent, last: int = 50) -> DumpsChange:
+    return decode(DumpsChange, agent.call("dumps.list", timeout=PATIENT, last=last))
+
+
+def dump(agent: Agent, number: int) -> DumpDetail:
+    return decode(DumpDetail, agent.call("dumps.show", timeout=PATIENT, number=number))
+
+
+def dump_test(agent: Agent, on_step: OnStep) -> DumpTest:
+    answer = agent.call("dumps.test", timeout=PATIENT, on_event=lambda e: on_step(decode(StepResult, e)))
+    return decode(DumpTest, answer)
+
+
+def plan(agent: Agent, action: str) -> Plan:
+    """What `action` would do now. Changes nothing."""
+    return decode(Plan, agent.call("plan", timeout=PATIENT, action=action))
+
+
+def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep) -> Outcome:
+    """Run a plan that the operator has seen. Raises ChangedSincePlan when what it rests on has changed."""
+    if profile.read_only:
+        raise Refused(f"profile {profile.name!r} is read-only", "Set read_only = false in its file to allow actions.")
+    answer = agent.call(
+        "run",
+        timeout=ACTION,
+        on_event=lambda e: on_step(decode(StepResult, e)),
+        action=confirmed.action,
+        basis=confirmed.basis,
+    )
+    return decode(Outcome, answer)

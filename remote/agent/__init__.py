@@ -1,0 +1,1 @@
+"""The agent: answers calls over stdin and stdout until its channel closes."""

@@ -1,0 +1,81 @@
+"""Every call the agent answers, by name. Handlers take the call's context and its arguments as keywords."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from typing import Any, Callable, Optional
+
+from remote import survey
+from remote.dumps import detail, request, watch
+from remote.patch import operations as patch
+from remote.server import launch, log, preflight, state, stop
+from remote.telemetry import gpus, shm
+from remote.wire.errors import OperatorError, WireError
+from remote.wire.plan import Outcome, Plan, StepResult
+from remote.wire.target import Target
+
+
+@dataclasses.dataclass
+class Context:
+    """What a handler may use. emit sends an event of this call; cancelled is set when the console cancels it or leaves."""
+
+    target: Optional[Target]
+    emit: Callable[[Any], None]
+    cancelled: threading.Event
+
+
+@dataclasses.dataclass(frozen=True)
+class Action:
+    """Something that changes the container. run takes the plan's basis and refuses when it no longer holds."""
+
+    plan: Callable[[Target], Plan]
+    run: Callable[[Target, dict[str, Any], Callable[[StepResult], None]], Outcome]
+
+
+ACTIONS: dict[str, Action] = {
+    "patch.apply": Action(patch.plan_apply, patch.apply),
+    "patch.revert": Action(patch.plan_revert, patch.revert),
+    "server.start": Action(launch.plan, launch.start),
+    "server.stop": Action(stop.plan, stop.stop),
+}
+
+
+def _target(context: Context) -> Target:
+    if context.target is None:
+        raise WireError("no target was opened on this link")
+    return context.target
+
+
+def _action(name: str) -> Action:
+    try:
+        return ACTIONS[name]
+    except KeyError:
+        raise OperatorError(f"no action is called {name!r}", f"Actions: {', '.join(ACTIONS)}") from None
+
+
+def _run(context: Context, action: str, basis: dict[str, Any]) -> Outcome:
+    return _action(action).run(_target(context), basis, context.emit)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "ping": lambda c: {"now": time.time()},
+    "survey": lambda c, pythons=(): survey.survey(tuple(pythons)),
+    "plan": lambda c, action: _action(action).plan(_target(c)),
+    "run": _run,
+    "patch.status": lambda c: patch.status(_target(c)),
+    "server.state": lambda c: state.read(_target(c)),
+    "server.preflight": lambda c: preflight.examine(_target(c)),
+    "server.log": lambda c, lines=200: log.tail(_target(c), lines),
+    "gpus": lambda c: gpus.read(),
+    "shm": lambda c: shm.read(_target(c).dump_dir),
+    "dumps.list": lambda c, last=50: watch.newest(_target(c).dump_dir, last),
+    "dumps.show": lambda c, number: detail.show(_target(c).dump_dir, number),
+    "dumps.test": lambda c: request.test(_target(c), c.emit),
+    "watch.server": lambda c: state.watch(_target(c), c.emit, c.cancelled),
+    "watch.gpus": lambda c: gpus.watch(c.emit, c.cancelled),
+    "watch.shm": lambda c: shm.watch(_target(c).dump_dir, c.emit, c.cancelled),
+    "watch.dumps": lambda c, last=1000: watch.watch(_target(c).dump_dir, last, c.emit, c.cancelled),
+    "watch.log": lambda c, lines=200: log.follow(_target(c), lines, c.emit, c.cancelled),
+}

@@ -1,0 +1,87 @@
+"""Frozen dataclasses to JSON values and back, by their type hints."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import typing
+from typing import Any, TypeVar, Union
+
+from .errors import WireError
+
+T = TypeVar("T")
+
+
+def encode(value: Any) -> Any:
+    """A JSON-ready copy of `value`: dataclasses become objects, tuples arrays, enums their values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {str(key): encode(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encode(item) for item in value]
+    return value
+
+
+def decode(kind: type[T], data: Any) -> T:
+    """Build a `kind` from what `encode` made. Unknown keys are ignored, so an older half can read a newer one.
+
+    Raises WireError, naming the place, when a value does not fit.
+    """
+    return typing.cast(T, _decode(kind, data, kind.__name__))
+
+
+@functools.lru_cache(maxsize=None)
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _decode(kind: Any, data: Any, place: str) -> Any:
+    if kind is Any:
+        return data
+    origin = typing.get_origin(kind)
+    if origin is Union:
+        if data is None:
+            return None
+        inner = next(arg for arg in typing.get_args(kind) if arg is not type(None))
+        return _decode(inner, data, place)
+    if origin is tuple:
+        _expect(data, list, place)
+        item = typing.get_args(kind)[0]
+        return tuple(_decode(item, value, f"{place}[{i}]") for i, value in enumerate(data))
+    if origin is dict:
+        _expect(data, dict, place)
+        item = typing.get_args(kind)[1]
+        return {key: _decode(item, value, f"{place}.{key}") for key, value in data.items()}
+    if dataclasses.is_dataclass(kind):
+        return _decode_dataclass(kind, data, place)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        try:
+            return kind(data)
+        except ValueError as error:
+            raise WireError(f"{place}: {error}") from None
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    _expect(data, kind, place)
+    return data
+
+
+def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
+    _expect(data, dict, place)
+    hints = _hints(kind)
+    values = {}
+    for field in dataclasses.fields(kind):
+        if field.name in data:
+            values[field.name] = _decode(hints[field.name], data[field.name], f"{place}.{field.name}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise WireError(f"{place}: {error}") from None
+
+
+def _expect(data: Any, kind: type, place: str) -> None:
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
+        raise WireError(f"{place}: expected {kind.__name__}, got {type(data).__name__}")
