@@ -1,10 +1,10 @@
-"""Which dumper this is: a digest over its own source, computed alike by whoever installs it and by the dumper itself."""
+"""Which dumper this is: a digest over its source, computed alike by whoever installs it and by the dumper itself."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from typing import Dict, Mapping
+from collections.abc import Mapping
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
@@ -17,7 +17,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def own_files(folder: str) -> Dict[str, bytes]:
+def own_files(folder: str) -> dict[str, bytes]:
     """The `.py` files of the package in `folder`, by their path inside it (with `/`)."""
     files = {}
     for root, folders, names in os.walk(folder):
