@@ -1,0 +1,56 @@
+"""Where the container's half keeps what must outlive the link: server records and logs, originals of patched files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import Optional
+
+from remote.wire.errors import OperatorError
+
+
+class NoStateDir(OperatorError):
+    id = "state"
+    title = "There is no place to keep records"
+
+
+def state_dir(env: Optional[Mapping[str, str]] = None) -> str:
+    """The first usable folder of `candidates`, made if missing. Raises NoStateDir, naming each and why it failed."""
+    problems = []
+    for path in candidates(os.environ if env is None else env):
+        problem = _problem(path)
+        if not problem:
+            return path
+        problems.append(f"{path}: {problem}")
+    raise NoStateDir("; ".join(problems), "Make one of these folders writable, or set XDG_STATE_HOME to one that is.")
+
+
+def candidates(env: Mapping[str, str]) -> list[str]:
+    """The places tried, in this order. The order never depends on free space: records must be found where they were."""
+    places = []
+    for base in (env.get("XDG_STATE_HOME", ""), _under_home(env)):
+        path = os.path.join(base, "hsconsole")
+        if os.path.isabs(path) and path not in places:
+            places.append(path)
+    return [*places, f"/var/tmp/hsconsole-{os.getuid()}"]  # noqa: S108 - checked for owner and mode below
+
+
+def _under_home(env: Mapping[str, str]) -> str:
+    return os.path.join(env.get("HOME") or os.path.expanduser("~"), ".local", "state")
+
+
+def _problem(path: str) -> str:
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        found = os.stat(path)
+        shared = os.lstat(path)
+    except OSError as error:
+        return error.strerror or str(error)
+    if path.startswith("/var/tmp/") and not stat.S_ISDIR(shared.st_mode):  # noqa: S108 - anyone may have put it there
+        return "is not a folder of its own"
+    if found.st_uid != os.getuid():
+        return f"belongs to user {found.st_uid}"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "others may write to it"
+    return "" if os.access(path, os.W_OK | os.X_OK) else "is not writable"
