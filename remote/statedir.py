@@ -10,20 +10,20 @@ from typing import Optional
 from remote.wire.errors import OperatorError
 
 
-class NoStateDir(OperatorError):
+class StateDirError(OperatorError):
     id = "state"
     title = "There is no place to keep records"
 
 
 def state_dir(env: Optional[Mapping[str, str]] = None) -> str:
-    """The first usable folder of `candidates`, made if missing. Raises NoStateDir, naming each and why it failed."""
+    """The first usable folder of `candidates`, made if missing. Raises StateDirError, naming each and why it failed."""
     problems = []
     for path in candidates(os.environ if env is None else env):
         problem = _problem(path)
         if not problem:
             return path
         problems.append(f"{path}: {problem}")
-    raise NoStateDir("; ".join(problems), "Make one of these folders writable, or set XDG_STATE_HOME to one that is.")
+    raise StateDirError("; ".join(problems), "Make one of these folders writable, or set XDG_STATE_HOME to one that is.")
 
 
 def candidates(env: Mapping[str, str]) -> list[str]:
