@@ -1,0 +1,1 @@
+"""The command line: the same operations as the screen, headless, with --json and typed exit codes."""

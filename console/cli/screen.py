@@ -1,0 +1,29 @@
+"""Opening the screen. Textual is imported here, only when a screen is wanted."""
+
+from __future__ import annotations
+
+import sys
+
+from console.config import load
+from console.config.profile import Profile
+from console.errors import OperatorError
+
+
+class NoTerminal(OperatorError):
+    id = "usage.no_terminal"
+    title = "There is no terminal to draw on"
+    exit_code = 2
+
+
+def open_screen(profile_name: str | None) -> None:
+    open_profile(load.load(profile_name))
+
+
+def open_profile(profile: Profile, hint: str = "") -> None:
+    """Draw the screen for `profile` until the operator quits."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise NoTerminal("stdin or stdout is not a terminal", "`hsconsole status` says the same without a screen.")
+    from console.link import Link
+    from console.tui.app import HsConsoleApp
+
+    HsConsoleApp(profile, Link, hint=hint).run()

@@ -1,0 +1,113 @@
+"""hsconsole server …"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from console.cli import output
+from console.cli.session import EXIT_NOT_OK, act, session
+from console.operations import calls, follow
+from console.text import harmless, span
+from remote.wire.server import LogLines, Phase, ServerState
+
+
+@click.group("server")
+def command() -> None:
+    """Preflight, start, watch and stop the SGLang server."""
+
+
+@command.command()
+@output.json_option
+@click.pass_obj
+def preflight(profile: str | None, as_json: bool) -> None:
+    """Say on one page what stands between now and a good start. Exits 1 when something does."""
+    with session(profile) as (agent, _):
+        page = calls.preflight(agent)
+    if as_json:
+        output.print_json({"ok": page.ok, "checks": page.checks})
+    else:
+        output.print_checks(page.checks)
+    sys.exit(0 if page.ok else EXIT_NOT_OK)
+
+
+@command.command()
+@output.json_option
+@click.option("--dry-run", is_flag=True, help="Show the exact command; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--wait", is_flag=True, help="Follow the load until the server is ready, or has died.")
+@click.pass_obj
+def start(profile: str | None, as_json: bool, dry_run: bool, yes: bool, wait: bool) -> None:
+    """Start the server detached: it lives on when this command or the link ends."""
+
+    def until_ready(agent: calls.Agent) -> tuple[dict[str, Any], bool]:
+        state = follow.until_ready(agent, lambda s: None if as_json else _print(s))
+        return {"state": state}, state.phase is Phase.READY
+
+    finish = until_ready if wait else None
+    sys.exit(act(profile, "server.start", as_json=as_json, dry_run=dry_run, yes=yes, finish=finish))
+
+
+@command.command()
+@output.json_option
+@click.option("--dry-run", is_flag=True, help="Show what would be signalled; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def stop(profile: str | None, as_json: bool, dry_run: bool, yes: bool) -> None:
+    """Stop the server, and prove it: no processes, port free, GPU memory back."""
+    sys.exit(act(profile, "server.stop", as_json=as_json, dry_run=dry_run, yes=yes))
+
+
+@command.command()
+@output.json_option
+@click.pass_obj
+def state(profile: str | None, as_json: bool) -> None:
+    """Show the server's state, once."""
+    with session(profile) as (agent, _):
+        found = calls.server_state(agent)
+    if as_json:
+        output.print_json(found)
+    else:
+        _print(found)
+
+
+@command.command()
+@output.json_option
+@click.option("--follow", "-f", "following", is_flag=True, help="Go on with new lines until interrupted.")
+@click.option("--lines", "-n", default=50, show_default=True, help="How many to begin with.")
+@click.pass_obj
+def logs(profile: str | None, as_json: bool, following: bool, lines: int) -> None:
+    """Show the end of the server's log. With --follow --json: a JSON document a line."""
+    with session(profile) as (agent, _):
+        if not following:
+            _print_log(calls.server_log(agent, lines), as_json=as_json)
+        else:
+            follow.log(agent, lines, lambda chunk: _print_log(chunk, as_json=as_json, streaming=True))
+
+
+def _print_log(chunk: LogLines, *, as_json: bool, streaming: bool = False) -> None:
+    if as_json:
+        (output.print_json_line if streaming else output.print_json)(chunk)
+        return
+    if chunk.note:
+        output.say(f"— {chunk.note}", fg="yellow")
+    if chunk.skipped:
+        output.say(f"— {chunk.skipped} lines left out", fg="yellow")
+    for line in chunk.lines:
+        click.echo(harmless(line))
+
+
+def _print(found: ServerState) -> None:
+    load = found.load
+    percent = f" {load.percent:.0f} %" if load and load.percent is not None else ""
+    left = f", {span(load.left)} left" if load and load.left is not None else ""
+    stage = f": {load.stage}{percent}{left}" if load else ""
+    age = f" for {span(found.age)}" if found.age is not None else ""
+    output.say(f"{found.phase.value}{age}, port {found.port}{stage}: {found.detail}")
+    if found.cause:
+        output.say(f"  {found.cause}", fg="red")
+    for process in found.processes:
+        ours = f"ours: {process.why}" if process.ours else (process.why or "not ours")
+        output.say(f"  {process.pid:>8}  {process.state}  {span(process.age):>8}  {process.command[:80]}  ({ours})")

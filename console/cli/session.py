@@ -1,0 +1,99 @@
+"""From a profile's name to a live agent, and an action from its plan to its outcome."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from console.cli import output
+from console.client import AgentClient, connect
+from console.config import load
+from console.config.profile import Profile
+from console.errors import Refused
+from console.operations import calls
+from console.text import harmless
+from remote.wire.plan import Outcome, Plan, StepResult
+
+EXIT_NOT_OK = 1
+
+
+def ask_host_key(host: str, kind: str, fingerprint: str) -> bool:
+    click.echo(f"The host {harmless(host)} is not known. Its {kind} key is {fingerprint}.", err=True)
+    return click.confirm("Trust it and store it in known_hosts?", default=False, err=True)
+
+
+def interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def open_agent(profile: Profile) -> Iterator[AgentClient]:
+    """A live agent for `profile`, closed at the end. Without a terminal an unknown host is refused."""
+    client = connect(profile, ask_host_key=ask_host_key if interactive() else None)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextlib.contextmanager
+def session(profile_name: str | None) -> Iterator[tuple[AgentClient, Profile]]:
+    profile = load.load(profile_name)
+    with open_agent(profile) as agent:
+        yield agent, profile
+
+
+Finish = Callable[[AgentClient], tuple[dict[str, Any], bool]]
+
+
+def act(
+    profile_name: str | None, action: str, *, as_json: bool, dry_run: bool, yes: bool, finish: Finish | None = None
+) -> int:
+    """Plan `action`, show it, have it confirmed, run it; returns the exit status.
+
+    finish: goes on after a good end (also when nothing was needed): what it adds to the document, and if all is well.
+    """
+    with session(profile_name) as (agent, profile):
+        plan = calls.plan(agent, action)
+        document: dict[str, Any] = {"plan": plan, "steps": [], "outcome": None}
+        well = True
+        if not as_json:
+            output.print_plan(plan)
+        if dry_run and plan.diff and not as_json:
+            output.print_diff(plan.diff)
+        if plan.needed and not dry_run:
+            _confirm(yes=yes, as_json=as_json)
+            outcome = _run(agent, profile, plan, document, as_json=as_json)
+            well = outcome.ok
+        if well and not dry_run and finish is not None:
+            more, well = finish(agent)
+            document.update(more)
+        if as_json:
+            output.print_json(document)
+        return 0 if well else EXIT_NOT_OK
+
+
+def _run(agent: AgentClient, profile: Profile, plan: Plan, document: dict[str, Any], *, as_json: bool) -> Outcome:
+    def on_step(step: StepResult) -> None:
+        document["steps"].append(step)
+        if not as_json:
+            output.print_step(step)
+
+    outcome = document["outcome"] = calls.run(agent, profile, plan, on_step)
+    if not as_json:
+        output.print_outcome(outcome)
+    return outcome
+
+
+def _confirm(*, yes: bool, as_json: bool) -> None:
+    if yes:
+        return
+    if as_json or not interactive():
+        raise Refused(
+            "this changes the container and nobody is there to confirm it", "Add --yes once you have read --dry-run."
+        )
+    click.confirm("Proceed?", default=False, abort=True, err=True)

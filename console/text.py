@@ -1,0 +1,41 @@
+"""Remote text made harmless, and numbers made readable. Shared by the screen and the command line."""
+
+from __future__ import annotations
+
+import re
+
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x9b[0-?]*[ -/]*[@-~]")
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+LONGEST = 2000
+UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+
+
+def harmless(text: str, longest: int = LONGEST) -> str:
+    """`text` without terminal escapes, control, direction and surrogate characters, cut to `longest` characters."""
+    cut = text[: longest + 1]
+    clean = CONTROLS.sub("�", ESCAPES.sub("", cut).replace("\t", "    "))
+    return clean if len(cut) <= longest else clean[:longest] + "…"
+
+
+def size(count: float) -> str:
+    """Bytes in powers of 1000: `144.9 KB`, `4.6 TB`."""
+    value = float(count)
+    for unit in UNITS:
+        if abs(value) < 1000 or unit == UNITS[-1]:
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 100 else f"{value:.1f} {unit}"
+
+
+def span(seconds: float) -> str:
+    """A time span in its two largest parts: `0.4 s`, `34 s`, `4:10`, `2:14:07`, `3 d 4 h`."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60}:{total % 60:02}"
+    if total < 86400:
+        return f"{total // 3600}:{total % 3600 // 60:02}:{total % 60:02}"
+    return f"{total // 86400} d {total % 86400 // 3600} h"
