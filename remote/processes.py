@@ -1,0 +1,274 @@
+"""Processes as /proc shows them, told apart by pid and start time, and signalled only by both.
+
+Everything here bears processes that vanish midway: a process that cannot be read any more is not there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pwd
+import re
+import signal as signals
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from remote.masking import mask_argv
+from remote.wire.errors import ServerError
+from remote.wire.server import ProcessInfo
+
+PROC = Path("/proc")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+SHOWN_COMMAND = 2000  # characters; a command line may have megabytes
+
+TITLE = "sglang::"
+PYTHON = re.compile(r"^(python|pypy)[\d.]*t?$")
+OPTIONS_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
+
+
+class Identity(NamedTuple):
+    """What tells a process from a later one with its pid. start_ticks: field 22 of /proc/PID/stat."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """One process. argv is empty for kernel threads and zombies; a title set by the process is argv[0]."""
+
+    pid: int
+    start_ticks: int
+    parent: int
+    group: int
+    session: int
+    state: str
+    threads: int
+    rss_bytes: int
+    name: str
+    argv: tuple[str, ...]
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.pid, self.start_ticks)
+
+    @property
+    def gone(self) -> bool:
+        """Ended: only its parent's wait is outstanding. A dead leader with live threads is not gone: it holds files."""
+        return self.state in ("Z", "X") and self.threads <= 1
+
+    @property
+    def age(self) -> float:
+        """Seconds since it started, whatever the wall clock says."""
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / TICKS_PER_SECOND)
+
+    @property
+    def command(self) -> str:
+        """The command line or title with secrets masked, cut to a length that can be shown."""
+        text = " ".join(mask_argv(self.argv)) or f"[{self.name}]"
+        return text if len(text) <= SHOWN_COMMAND else text[:SHOWN_COMMAND] + "…"
+
+
+Table = Mapping[int, Process]
+
+
+def read(pid: int) -> Optional[Process]:
+    """The process `pid`, or None when there is none."""
+    folder = PROC / str(pid)
+    try:
+        stat = (folder / "stat").read_bytes().decode("utf-8", "replace")
+        argv = (folder / "cmdline").read_bytes()
+    except OSError:
+        return None
+    # the name is in parentheses and may hold spaces and parentheses of its own
+    name_start, name_end = stat.index("("), stat.rindex(")")
+    fields = stat[name_end + 2 :].split()
+    return Process(
+        pid=pid,
+        start_ticks=int(fields[19]),
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        state=fields[0],
+        threads=int(fields[17]),
+        rss_bytes=int(fields[21]) * PAGE_BYTES,
+        name=stat[name_start + 1 : name_end],
+        argv=_split(argv),
+    )
+
+
+def _split(cmdline: bytes) -> tuple[str, ...]:
+    # a title is padded with NULs up to the room the arguments had
+    return tuple(word.decode("utf-8", "replace") for word in cmdline.rstrip(b"\0").split(b"\0")) if cmdline else ()
+
+
+def table() -> dict[int, Process]:
+    """All processes of this PID namespace, by pid."""
+    found = (read(int(entry)) for entry in os.listdir(PROC) if entry.isdigit())
+    return {process.pid: process for process in found if process is not None}
+
+
+def alive(identity: Identity) -> Optional[Process]:
+    """The process with this pid and start time, unless it has ended."""
+    process = read(identity.pid)
+    return process if process and process.identity == identity and not process.gone else None
+
+
+def descendants(pid: int, processes: Table) -> list[Process]:
+    """Children of `pid`, their children and so on, parents before children."""
+    children: dict[int, list[Process]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    queue, seen = [pid], {pid}
+    while queue:
+        for child in children.get(queue.pop(0), []):
+            if child.pid not in seen:
+                seen.add(child.pid)
+                found.append(child)
+                queue.append(child.pid)
+    return found
+
+
+def is_launcher(process: Process) -> bool:
+    """Its command line runs SGLang's server: `python -m sglang.launch_server …` or `sglang serve …`."""
+    argv = process.argv
+    if not argv:
+        return False
+    if not PYTHON.match(os.path.basename(argv[0])):
+        return os.path.basename(argv[0]) == "sglang" and argv[1:2] == ("serve",)
+    module, rest = _python_runs(argv)
+    if module == "sglang.launch_server" or module.endswith("sglang/launch_server.py"):
+        return True
+    return (module == "sglang.cli.main" or os.path.basename(module) == "sglang") and rest[:1] == ("serve",)
+
+
+def _python_runs(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The module or script that a Python command line runs, and its arguments."""
+    words = list(argv[1:])
+    while words:
+        word = words.pop(0)
+        if word in OPTIONS_WITH_VALUE:
+            words[:1] = []
+        elif word == "-c" or word == "-":
+            break
+        elif word.startswith("-m") and len(word) > 2:
+            return word[2:], tuple(words)
+        elif word.startswith("-") and not word.startswith("--") and word.endswith("m"):
+            return (words[0], tuple(words[1:])) if words else ("", ())
+        elif not word.startswith("-"):
+            return word, tuple(words)
+    return "", ()
+
+
+def is_sglang(process: Process) -> bool:
+    """A process of an SGLang server by its title (`sglang::scheduler_TP0`) or its command line; never by mere text."""
+    titled = len(process.argv) > 0 and process.argv[0].startswith(TITLE)
+    return titled or is_launcher(process)
+
+
+def flag_value(process: Process, *names: str) -> Optional[str]:
+    """The value of the last of these flags on a command line, written `--flag value` or `--flag=value`."""
+    value = None
+    for index, word in enumerate(process.argv):
+        name, equals, assigned = word.partition("=")
+        if name in names:
+            value = assigned if equals else (process.argv[index + 1] if index + 1 < len(process.argv) else None)
+    return value
+
+
+def user(pid: int) -> str:
+    """The name (or number) of the user that `pid` runs as; empty when it is gone."""
+    status = _text(PROC / str(pid) / "status")
+    match = re.search(r"^Uid:\s+(\d+)", status, re.MULTILINE)
+    if match is None:
+        return ""
+    try:
+        return pwd.getpwuid(int(match.group(1))).pw_name
+    except KeyError:
+        return match.group(1)
+
+
+def cgroup(pid: int) -> str:
+    """The path of the unified (or memory) control group of `pid`; empty when there is none to see."""
+    for line in _text(PROC / str(pid) / "cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" or "memory" in controllers.split(","):
+            return path
+    return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def info(process: Process, *, ours: bool = False, why: str = "") -> ProcessInfo:
+    """The process as the console shows it."""
+    age = process.age
+    return ProcessInfo(
+        pid=process.pid,
+        start_ticks=process.start_ticks,
+        command=process.command,
+        user=user(process.pid),
+        state=process.state,
+        started=round(time.time() - age, 1),
+        age=round(age, 1),
+        rss_bytes=process.rss_bytes,
+        ours=ours,
+        why=why,
+    )
+
+
+def send(identity: Identity, number: signals.Signals) -> bool:
+    """Signal exactly this process. False when it has ended; raises ServerError when it may not be signalled.
+
+    A pidfd is opened before the identity is checked, so the pid can't be another's between check and signal.
+    """
+    try:
+        handle = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return False
+    except OSError:  # a kernel before 5.3
+        handle = -1
+    try:
+        if alive(identity) is None:
+            return False
+        if handle >= 0:
+            signals.pidfd_send_signal(handle, number)
+        else:
+            os.kill(identity.pid, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        raise ServerError(
+            f"may not send {number.name} to process {identity.pid} of user {user(identity.pid) or '?'}",
+            f"Log in to the container as root or as that user, or run there: kill -{number.name[3:]} {identity.pid}",
+        ) from None
+    finally:
+        if handle >= 0:
+            os.close(handle)
+    return True
+
+
+def survivors(identities: Iterable[Identity]) -> list[Process]:
+    """Those of `identities` that have not ended."""
+    return [process for process in map(alive, identities) if process is not None]
+
+
+def wait_gone(identities: Iterable[Identity], seconds: float, step: float = 0.1) -> Iterator[list[Process]]:
+    """Yield who is left, about every `step` seconds, until nobody is or `seconds` have passed."""
+    wanted = list(identities)
+    deadline = time.monotonic() + seconds
+    while True:
+        left = survivors(wanted)
+        yield left
+        if not left or time.monotonic() >= deadline:
+            return
+        time.sleep(min(step, max(0.0, deadline - time.monotonic())))
