@@ -1,0 +1,117 @@
+"""Everything between this laptop and a good dump, looked at in order: what fails first explains what follows."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+
+from console.config.profile import Profile
+from console.errors import OperatorError
+from console.operations import calls, proxmox
+from remote.wire.host import Hello
+from remote.wire.plan import Check, Verdict
+
+CLOCK_SKEW = 5.0  # seconds; more than a round trip can explain
+
+
+class Examined(calls.Agent):
+    """An agent that also keeps its first words."""
+
+    hello: Hello
+
+
+def examine(profile: Profile, connect: Callable[[Profile], Examined], on_check: Callable[[Check], None]) -> bool:
+    """Look at everything `profile` needs, telling `on_check` as it goes. True when nothing is bad.
+
+    connect: opens the link; the caller closes it.
+    """
+    seen: list[Check] = []
+
+    def tell(check: Check) -> None:
+        seen.append(check)
+        on_check(check)
+
+    tell(Check("profile", Verdict.OK, f"{profile.name} is complete and understood"))
+    tell(_ssh_program())
+    try:
+        agent = connect(profile)
+    except OperatorError as error:
+        tell(_failed("link", error))
+    else:
+        _container(profile, agent, tell)
+    if profile.proxmox is not None:
+        tell(_proxmox(profile))
+    return all(check.verdict is not Verdict.BAD for check in seen)
+
+
+def _container(profile: Profile, agent: Examined, tell: Callable[[Check], None]) -> None:
+    hello = agent.hello
+    tell(Check("link", Verdict.OK, f"{hello.user}@{hello.hostname}, agent {hello.version} as pid {hello.pid}"))
+    tell(_python(profile, hello))
+    tell(_clock(agent))
+    questions: tuple[tuple[str, Callable[[], tuple[Check, ...]]], ...] = (
+        ("preflight", lambda: calls.preflight(agent).checks),
+        ("patch", lambda: calls.patch_status(agent).depths),
+        ("gpus", lambda: _gpus(agent)),
+        ("dumps", lambda: _dumps(agent)),
+    )
+    for name, ask in questions:
+        try:
+            for check in ask():
+                tell(check)
+        except OperatorError as error:
+            tell(_failed(name, error))
+
+
+def _failed(name: str, error: OperatorError) -> Check:
+    return Check(name, Verdict.BAD, f"{error.title}: {error.what}", error.remedy)
+
+
+def _ssh_program() -> Check:
+    found = shutil.which("ssh")
+    if found:
+        return Check("ssh", Verdict.OK, f"{found} reads ~/.ssh/config")
+    return Check("ssh", Verdict.WARN, "no ssh program: ~/.ssh/config is not read", "Install OpenSSH's client.")
+
+
+def _python(profile: Profile, hello: Hello) -> Check:
+    verdict = Verdict.WARN if hello.notes else Verdict.OK
+    found = "; ".join((f"the agent runs on {hello.python} ({hello.python_version})", *hello.notes))
+    return Check("python", verdict, found, f"Set container.python; it is {profile.container.python}.")
+
+
+def _clock(agent: Examined) -> Check:
+    before = time.time()
+    answer = agent.call("ping")
+    skew = float(answer["now"]) - (before + time.time()) / 2
+    if abs(skew) <= CLOCK_SKEW:
+        return Check("clock", Verdict.OK, f"the container's clock is within {CLOCK_SKEW:.0f} s of ours")
+    found = f"the container's clock is {skew:+.0f} s from ours; ages shown here allow for it"
+    return Check("clock", Verdict.WARN, found, "Set the time on one of them (timedatectl).")
+
+
+def _gpus(agent: calls.Agent) -> tuple[Check, ...]:
+    found = calls.gpus(agent)
+    if found.problem:
+        return (Check("gpus", Verdict.WARN, found.problem, found.remedy),)
+    lost = [f"GPU {gpu.index}: {gpu.problem}" for gpu in found.gpus if gpu.problem]
+    verdict = Verdict.BAD if lost else Verdict.OK
+    return (Check("gpus", verdict, "; ".join((f"{len(found.gpus) - len(lost)} answer", *lost))),)
+
+
+def _dumps(agent: calls.Agent) -> tuple[Check, ...]:
+    found = calls.dumps(agent, 1)
+    counts = found.counts
+    listed = f"{counts.complete} complete, {counts.writing} in progress, {counts.bad} bad"
+    return (Check("dumps", Verdict.WARN if found.problem else Verdict.OK, found.problem or listed),)
+
+
+def _proxmox(profile: Profile) -> Check:
+    try:
+        status = proxmox.container_status(profile)
+    except OperatorError as error:
+        return _failed("proxmox", error)
+    verdict = Verdict.OK if status == "running" else Verdict.BAD
+    assert profile.proxmox is not None
+    return Check("proxmox", verdict, f"container {profile.proxmox.vmid} on {profile.proxmox.host} is {status}")
