@@ -23,7 +23,9 @@ def state_dir(env: Optional[Mapping[str, str]] = None) -> str:
         if not problem:
             return path
         problems.append(f"{path}: {problem}")
-    raise StateDirError("; ".join(problems), "Make one of these folders writable, or set XDG_STATE_HOME to one that is.")
+    raise StateDirError(
+        "; ".join(problems), "Make one of these folders writable, or set XDG_STATE_HOME to one that is."
+    )
 
 
 def candidates(env: Mapping[str, str]) -> list[str]:
