@@ -24,7 +24,9 @@ def command() -> None:
 
 @command.command("list")
 @output.json_option
-@click.option("--last", default=50, show_default=True, type=click.IntRange(1, 1_000_000), help="How many, newest first.")
+@click.option(
+    "--last", default=50, show_default=True, type=click.IntRange(1, 1_000_000), help="How many, newest first."
+)
 @click.pass_obj
 def list_(profile: str | None, as_json: bool, last: int) -> None:
     """List the newest requests."""

@@ -44,7 +44,9 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--profile", metavar="NAME", help="Which profile (default: $HSCONSOLE_PROFILE, or the only one there is).")
+@click.option(
+    "--profile", metavar="NAME", help="Which profile (default: $HSCONSOLE_PROFILE, or the only one there is)."
+)
 @click.version_option(console.__version__, prog_name="hsconsole")
 @click.pass_context
 def root(ctx: click.Context, profile: str | None) -> None:

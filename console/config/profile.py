@@ -44,7 +44,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Dump(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """layers: captured before these (0-based). eagle_layer_ids: the same by their outputs, one less each; give one."""
 
-    folder: str = "/dev/shm/sglang_hs"  # noqa: S108 - shared memory is where dumps go
+    folder: str = "/dev/shm/sglang_hs"
     layers: tuple[int, ...] | None = None
     eagle_layer_ids: tuple[int, ...] | None = None
 

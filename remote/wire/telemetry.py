@@ -33,7 +33,10 @@ class GpuSnapshot:
 
 @dataclasses.dataclass(frozen=True)
 class ShmSnapshot:
-    """The file system that holds the dumps. limit: min(size, cgroup headroom + used); dumps: held by the dump folder."""
+    """The file system that holds the dumps. dumps: bytes held by the dump folder.
+
+    cgroup_headroom: what the memory cgroup still allows, None where there is no limit; room is the less of both.
+    """
 
     at: float
     path: str
