@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 
+ANYWHERE = "anywhere"
+MAIN = "main"
+PATCH = "patch"
+LOG = "log"
+PAGE = "page"  # any page or dialogue that has something to copy
+
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """id: the agent's action or call, or a view. command: how the command line says it. changes: needs a confirmed plan."""
+    """id: the agent's action or call, or a view. command: how the command line says it. changes: needs a confirmed plan.
+
+    area: its room in the palette and in help. where: the screen whose key it is.
+    needs_link: it asks the container, so it waits for a live link.
+    leaves_trace: changes nothing that is there but leaves something behind, so a read-only profile refuses it too.
+    """
 
     id: str
     key: str
@@ -15,15 +26,113 @@ class Action:
     help: str
     command: str = ""
     changes: bool = False
+    area: str = "screen"
+    where: str = MAIN
+    needs_link: bool = False
+    leaves_trace: bool = False
 
 
 ACTIONS: tuple[Action, ...] = (
-    Action("server.start", "s", "start", "Start the server: preflight, plan, confirm", "hsconsole server start", True),
-    Action("server.stop", "x", "stop", "Stop the server and prove it is gone", "hsconsole server stop", True),
-    Action("patch", "p", "patch", "Check the patch; apply or revert it from there", "hsconsole patch check"),
-    Action("patch.apply", "a", "apply", "Apply the patch to SGLang's model file", "hsconsole patch apply", True),
-    Action("patch.revert", "v", "revert", "Put SGLang's own model file back", "hsconsole patch revert", True),
-    Action("server.preflight", "f", "preflight", "What stands between now and a start", "hsconsole server preflight"),
-    Action("dumps.test", "t", "test request", "Send ids 1…10 and check the dump", "hsconsole dumps test"),
-    Action("log", "l", "log", "The server's log, whole screen", "hsconsole server logs --follow"),
+    Action(
+        "server.start",
+        "s",
+        "start",
+        "Start the server: preflight, plan, confirm",
+        "hsconsole server start",
+        changes=True,
+        area="server",
+        needs_link=True,
+    ),
+    Action(
+        "server.stop",
+        "x",
+        "stop",
+        "Stop the server and prove it is gone",
+        "hsconsole server stop",
+        changes=True,
+        area="server",
+        needs_link=True,
+    ),
+    Action(
+        "patch",
+        "p",
+        "patch",
+        "Check the patch; apply or revert it from there",
+        "hsconsole patch check",
+        area="patch",
+        needs_link=True,
+    ),
+    Action(
+        "patch.apply",
+        "a",
+        "apply",
+        "Apply the patch to SGLang's model file",
+        "hsconsole patch apply",
+        changes=True,
+        area="patch",
+        where=PATCH,
+        needs_link=True,
+    ),
+    Action(
+        "patch.revert",
+        "v",
+        "revert",
+        "Put SGLang's own model file back",
+        "hsconsole patch revert",
+        changes=True,
+        area="patch",
+        where=PATCH,
+        needs_link=True,
+    ),
+    Action(
+        "patch.diff",
+        "d",
+        "diff",
+        "What apply or revert would change in the model file",
+        "hsconsole patch diff",
+        area="patch",
+        where=PATCH,
+        needs_link=True,
+    ),
+    Action(
+        "server.preflight",
+        "f",
+        "preflight",
+        "What stands between now and a start",
+        "hsconsole server preflight",
+        area="server",
+        needs_link=True,
+    ),
+    Action(
+        "dumps.test",
+        "t",
+        "test request",
+        "Send ids 1…10 and check the dump",
+        "hsconsole dumps test",
+        area="dumps",
+        needs_link=True,
+        leaves_trace=True,
+    ),
+    Action(
+        "dumps.show",
+        "enter",
+        "open",
+        "The selected request: metadata, files, checks",
+        "hsconsole dumps show NUMBER",
+        area="dumps",
+        needs_link=True,
+    ),
+    Action("dumps.filter", "slash", "filter", "Show only requests whose number, rid, state or note match", area="dumps"),
+    Action("log", "l", "log", "The server's log, whole screen", "hsconsole server logs --follow", area="server"),
+    Action("log.search", "slash", "search", "Find text in the log", area="log", where=LOG),
+    Action("log.next", "n", "next", "The next line that matches", area="log", where=LOG),
+    Action("log.previous", "N", "previous", "The line before that matches", area="log", where=LOG),
+    Action("log.follow", "f", "follow", "Back to the newest line, and follow", area="log", where=LOG),
+    Action("copy", "c", "copy", "Copy what this page says", where=PAGE),
+    Action("back", "escape", "back", "Back to where you came from", where=ANYWHERE),
+    Action("link.retry", "r", "retry now", "Try the link at once instead of waiting", area="link", where=MAIN),
+    Action("help", "question_mark", "help", "Every key, from the same list as the keys themselves", where=ANYWHERE),
+    Action("quit", "q", "quit", "Leave; the server and what runs in the container live on", where=ANYWHERE),
 )
+
+BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}

@@ -31,7 +31,7 @@ class Proxmox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """flags: SGLang's own, one string each, in the spelling of any release: they are translated to the installed one."""
+    """flags: SGLang's own, one string each, in any release's spelling: translated to the installed one."""
 
     model_path: str
     host: str = "0.0.0.0"  # noqa: S104 - SGLang's own choice is the operator's to make

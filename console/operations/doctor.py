@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable
 
-from console.config.profile import Profile
+from console.config.profile import Profile, Proxmox
 from console.errors import OperatorError
 from console.operations import calls, proxmox
 from remote.wire.host import Hello
@@ -41,7 +41,7 @@ def examine(profile: Profile, connect: Callable[[Profile], Examined], on_check: 
     else:
         _container(profile, agent, tell)
     if profile.proxmox is not None:
-        tell(_proxmox(profile))
+        tell(_proxmox(profile.proxmox))
     return all(check.verdict is not Verdict.BAD for check in seen)
 
 
@@ -107,11 +107,10 @@ def _dumps(agent: calls.Agent) -> tuple[Check, ...]:
     return (Check("dumps", Verdict.WARN if found.problem else Verdict.OK, found.problem or listed),)
 
 
-def _proxmox(profile: Profile) -> Check:
+def _proxmox(host: Proxmox) -> Check:
     try:
-        status = proxmox.container_status(profile)
+        status = proxmox.container_status(host)
     except OperatorError as error:
         return _failed("proxmox", error)
     verdict = Verdict.OK if status == "running" else Verdict.BAD
-    assert profile.proxmox is not None
-    return Check("proxmox", verdict, f"container {profile.proxmox.vmid} on {profile.proxmox.host} is {status}")
+    return Check("proxmox", verdict, f"container {host.vmid} on {host.host} is {status}")

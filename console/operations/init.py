@@ -57,6 +57,5 @@ def build(name: str, answers: Answers, survey: Survey) -> Profile:
     return Profile(container=container, server=server, dump=Dump(), proxmox=proxmox, name=name)
 
 
-
 def _container(answers: Answers, python: str) -> Container:
     return Container(host=answers.host, user=answers.user, port=answers.port, key=answers.key, python=python)

@@ -34,7 +34,7 @@ def decode(kind: type[T], data: Any) -> T:
     return typing.cast(T, _decode(kind, data, kind.__name__))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 

@@ -17,7 +17,7 @@ class Target:
 
     python: str
     model_path: str
-    host: str = "0.0.0.0"
+    host: str = "0.0.0.0"  # noqa: S104 - what SGLang binds to is the operator's choice
     port: int = 8000
     tp: int = 1
     flags: tuple[str, ...] = ()
