@@ -1,0 +1,1 @@
+"""Lets SGLang serve DeepSeek models on a CPU with PyPI's packages."""
