@@ -10,7 +10,7 @@ from remote.wire.target import DEFAULT_LAYERS, Target
 class Container(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """host: a name from ~/.ssh/config or an address; user, port and key win over ~/.ssh/config where given.
 
-    python: the interpreter of SGLang's environment in the container.
+    python: the interpreter of SGLang's environment in the container. ssh_config: read instead of ~/.ssh/config.
     """
 
     host: str
@@ -18,6 +18,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     user: str | None = None
     port: int | None = None
     key: str | None = None
+    ssh_config: str | None = None
 
 
 class Proxmox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +29,7 @@ class Proxmox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     user: str | None = None
     port: int | None = None
     key: str | None = None
+    ssh_config: str | None = None
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
