@@ -1,0 +1,78 @@
+"""The dumper package: as shipped with this hsconsole, and as installed beside SGLang."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import os
+from typing import Any, Optional
+
+from remote.dumper.identity import digest_of, own_files
+from remote.patch import files
+
+
+@functools.lru_cache(maxsize=1)
+def shipped() -> dict[str, bytes]:
+    """The dumper's `.py` files by their path inside the package, read from a folder or a zipapp alike."""
+    return dict(_walk(importlib.resources.files("remote").joinpath("dumper"), ""))
+
+
+def _walk(folder: Any, prefix: str) -> list[tuple[str, bytes]]:
+    found = []
+    for entry in folder.iterdir():
+        if entry.is_dir() and entry.name != "__pycache__":
+            found += _walk(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            found.append((prefix + entry.name, entry.read_bytes()))
+    return found
+
+
+def shipped_digest() -> str:
+    return digest_of(shipped())
+
+
+def installed_digest(folder: str) -> Optional[str]:
+    """Of the dumper in `folder`; None when there is nothing."""
+    if not os.path.isdir(folder):
+        return None
+    try:
+        return digest_of(own_files(folder))
+    except OSError as error:
+        raise files.failure("read", folder, error) from None
+
+
+def install(folder: str) -> None:
+    """Put the shipped dumper at `folder`, whole, in place of whatever was there."""
+    parent, name = os.path.split(folder)
+    new, old = (os.path.join(parent, f".{name}.{suffix}") for suffix in ("new", "old"))
+    try:
+        files.discard(new)
+        files.discard(old)
+        for path, content in shipped().items():
+            place = os.path.join(new, path)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            files.write_new(place, content, 0o644)
+        for root, _, _ in os.walk(new):
+            os.chmod(root, 0o755)  # noqa: S103 - SGLang may run as another user
+        if os.path.lexists(folder):
+            os.rename(folder, old)
+        os.rename(new, folder)
+        files.sync_folder(parent)
+        files.discard(old)
+    except OSError as error:
+        raise files.failure("write", folder, error) from None
+    finally:
+        files.discard(new)
+
+
+def remove(folder: str) -> None:
+    """Take the dumper's `.py` files and what Python compiled of them out; anything else in `folder` stays."""
+    try:
+        for path in own_files(folder):
+            os.unlink(os.path.join(folder, path))
+        for root, _, _ in os.walk(folder, topdown=False):
+            files.discard(os.path.join(root, "__pycache__"))
+            if not os.listdir(root):
+                os.rmdir(root)
+    except OSError as error:
+        raise files.failure("remove", folder, error) from None
