@@ -73,19 +73,16 @@ class DemoError(OperatorError):
 
 
 class RemoteFault(OperatorError):
-    """An error of the agent with no class of its own here, or a fault of the agent itself."""
+    """A fault of the agent itself, or an error of a kind that is not known here."""
 
     id = "agent"
     title = "The agent failed"
 
-    def __init__(self, report: ErrorReport) -> None:
-        super().__init__(report.what, report.remedy)
-        self.id, self.title = report.id, report.title
-
 
 def from_report(report: ErrorReport) -> OperatorError:
-    """The error that an agent's report tells of, as its own class where this half knows it."""
-    for kind in (ChangedSincePlan, Refused, PatchError, ServerError, DumpError, WireError):
-        if kind.id == report.id:
-            return kind(report.what, report.remedy)
-    return RemoteFault(report)
+    """The error that an agent's report tells of: of the class whose id begins the report's, with the report's words."""
+    known = (Refused, PatchError, ServerError, DumpError, WireError)
+    kind = next((k for k in known if report.id == k.id or report.id.startswith(k.id + ".")), RemoteFault)
+    error = (ChangedSincePlan if report.id == ChangedSincePlan.id else kind)(report.what, report.remedy)
+    error.id, error.title = report.id, report.title
+    return error
