@@ -1,0 +1,54 @@
+"""The demo's profile: like any other, and honest about what it stands in for."""
+
+from __future__ import annotations
+
+import os
+
+from console.config.profile import Container, Dump, Profile, Server
+from console.demo.engine import Engine
+from console.demo.sshd import ALIAS, Sshd, free_port
+
+NAME = "demo"
+
+STOOD_IN = (
+    "no GPUs: SGLang computes on the CPU",
+    "no Proxmox: the container is this machine, over SSH on loopback",
+    "no Kimi-K2.5: a DeepSeek-V3 of 4 layers with random weights",
+)
+
+# A machine without CUDA kernels needs these; what dumping needs, the product adds by itself.
+ENVIRONMENT = {
+    "SGLANG_USE_CPU_ENGINE": "1",
+    "TORCHDYNAMO_DISABLE": "1",  # else the server is not healthy before inductor has compiled for minutes
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+}
+FLAGS = (
+    "--device=cpu",
+    "--dtype=float32",  # exact: dumps can be compared with transformers to six digits
+    "--attention-backend=torch_native",
+    "--sampling-backend=pytorch",
+    "--grammar-backend=none",
+    "--skip-tokenizer-init",
+    "--disable-overlap-schedule",
+    "--max-total-tokens=16384",
+    "--mem-fraction-static=0.2",
+)
+LAYERS = (1, 2, 3)
+
+
+def container(engine: Engine, sshd: Sshd) -> Container:
+    return Container(host=ALIAS, python=str(engine.python), ssh_config=str(sshd.config))
+
+
+def profile(engine: Engine, sshd: Sshd) -> Profile:
+    """The profile of one demo: its own port and its own dump folder."""
+    return Profile(
+        name=NAME,
+        container=container(engine, sshd),
+        server=Server(
+            model_path=str(engine.model), host="127.0.0.1", port=free_port(), flags=FLAGS, env=dict(ENVIRONMENT)
+        ),
+        dump=Dump(folder=f"/dev/shm/hsconsole-demo-{os.getpid()}", layers=LAYERS),
+        stood_in=STOOD_IN,
+    )

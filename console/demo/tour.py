@@ -1,0 +1,26 @@
+"""`hsconsole demo`: the stage, and what to do on it first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from console.config.profile import Profile
+from console.demo.progress import OnProgress
+from console.demo.stage import Stage, stage
+
+OpenScreen = Callable[[Profile, str], None]
+
+FIRST_STEPS = """\
+First steps: p shows the patch, a applies it · s starts the server (half a minute) · t sends a test request · \
+Enter opens its dump · x stops · v reverts · q leaves, and everything is put back."""
+
+
+def tour(on_progress: OnProgress, open_screen: OpenScreen) -> None:
+    """Set the stage, open the screen on it, and put everything back when it closes. Raises DemoError."""
+    with stage(on_progress) as made:
+        open_screen(made.profile, hint(made))
+
+
+def hint(made: Stage) -> str:
+    """What the screen shows at first."""
+    return f"{FIRST_STEPS}\nIn another terminal: HSCONSOLE_CONFIG_DIR={made.config_folder} hsconsole status"
