@@ -91,7 +91,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 
 def _listed(running: Optional[list[Any]], memory: Any) -> Optional[int]:
-    """How many processes use the GPU; None where that isn't shown, as in a container that sees memory in use by none."""
+    """How many processes use the GPU; None where that isn't shown: many containers see memory used by nobody."""
     if running is None or (not running and memory and memory.used > UNATTRIBUTED):
         return None
     return len(running)

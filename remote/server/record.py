@@ -1,0 +1,131 @@
+"""What is kept of a server that was started here, so that another link, or another operator, knows it again."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Optional
+
+from remote.processes import Identity
+from remote.statedir import state_dir
+from remote.wire.codec import decode, encode
+from remote.wire.errors import Refused, WireError
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+LOGS_KEPT = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A start. started, stopped: seconds since the epoch. boot_id: of the machine: pids mean nothing after the next.
+
+    argv: secrets masked. env: names only. gpus: bytes of memory in use just before the start, by index.
+    """
+
+    port: int
+    pid: int
+    start_ticks: int
+    boot_id: str
+    argv: tuple[str, ...]
+    env: tuple[str, ...]
+    log: str
+    started: float
+    by: str
+    sglang_version: Optional[str] = None
+    dump_dir: str = ""
+    gpus: dict[str, int] = dataclasses.field(default_factory=dict)
+    stopped: Optional[float] = None
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.pid, self.start_ticks)
+
+
+def boot_id() -> str:
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def who() -> str:
+    """The user of this agent, and where from."""
+    name = os.environ.get("USER") or os.environ.get("LOGNAME") or f"uid {os.getuid()}"
+    client = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
+    return f"{name} from {client}" if client else name
+
+
+def log_path(port: int) -> str:
+    return os.path.join(state_dir(), f"server-{port}.log")
+
+
+def read(port: int) -> Optional[Record]:
+    """The record of the last start on `port`; None when there is none that can be read."""
+    try:
+        text = _path(port).read_text(encoding="utf-8")
+        return decode(Record, json.loads(text))
+    except (OSError, ValueError, WireError):
+        return None
+
+
+def write(record: Record) -> None:
+    """Atomic: a reader sees the old record or the new one."""
+    path = _path(record.port)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(encode(record), file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def mark_stopped(record: Record) -> None:
+    write(dataclasses.replace(record, stopped=time.time()))
+
+
+def _path(port: int) -> Path:
+    return Path(state_dir()) / f"server-{port}.json"
+
+
+def rotate_log(port: int) -> str:
+    """Put the last log aside (a few are kept) and return the path for the next one."""
+    path = log_path(port)
+    for number in range(LOGS_KEPT - 1, 0, -1):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(f"{path}.{number}", f"{path}.{number + 1}")
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(path, f"{path}.1")
+    return path
+
+
+@contextlib.contextmanager
+def lock(port: int, purpose: str) -> Iterator[None]:
+    """Only one at a time may start or stop the server of a port. Raises Refused, naming who does and since when."""
+    path = Path(state_dir()) / f"server-{port}.lock"
+    # no descriptor leaks to the server: Python's are closed on exec
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.read(handle, 500).decode("utf-8", "replace") or "somebody"
+            raise Refused(
+                f"port {port}: {other} at this moment", "Wait until that has ended, then look at the server again."
+            ) from None
+        os.truncate(handle, 0)
+        os.pwrite(handle, f"{who()} {purpose} the server (since {time.strftime('%H:%M:%S')})".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
