@@ -18,7 +18,7 @@ from remote import processes
 from remote.wire.host import Interpreter
 
 FOLDER = "/"  # where it is asked, and where servers start: `-m` and `-c` look for modules in the current folder first
-TIMEOUT = 20.0  # seconds
+TIMEOUT = 15.0  # seconds
 USUAL = ("~/*/bin/python3", "/opt/*/bin/python3", "~/*conda*/envs/*/bin/python3", "/opt/*conda*/envs/*/bin/python3")
 
 # Runs in any Python 3.8+. The version is that of the distribution the package belongs to; a checkout found

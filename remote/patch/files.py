@@ -74,17 +74,23 @@ def replace(path: str, content: bytes, expected_sha256: str) -> None:
         discard(aside)
 
 
+def check_replaceable(path: str) -> None:
+    """Raise PatchError where `replace` would be refused: its folder can't be written, or its owner not kept."""
+    folder = os.path.dirname(path)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PatchError(f"user {os.getuid()} may not write to {folder}", "Log in as its owner or as root.")
+    owner = os.stat(path).st_uid
+    if os.geteuid() not in (0, owner):
+        raise PatchError(
+            f"{path} belongs to user {owner}: user {os.geteuid()} cannot keep it so", "Log in as that user or as root."
+        )
+
+
 def _copy_owner(path: str, aside: str) -> None:
     wanted, got = os.stat(path), os.stat(aside)
     if (wanted.st_uid, wanted.st_gid) == (got.st_uid, got.st_gid):
         return
-    try:
-        os.chown(aside, wanted.st_uid, wanted.st_gid)
-    except PermissionError:
-        raise PatchError(
-            f"{path} belongs to user {wanted.st_uid}, group {wanted.st_gid}: user {os.getuid()} cannot keep it so",
-            "Use a profile that logs in as that user or as root.",
-        ) from None
+    os.chown(aside, wanted.st_uid, wanted.st_gid)
 
 
 def discard(path: str) -> None:

@@ -1,0 +1,102 @@
+"""The fourth depth: which code running servers loaded, by what they wrote themselves and by when they started."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from typing import Any, Optional
+
+from remote import processes
+from remote.patch.look import Look
+from remote.processes import Identity, Process
+from remote.wire.plan import Check, Verdict
+from remote.wire.target import Target
+
+RESTART = "Restart the server: hsconsole server stop, then start."
+READ_LIMIT = 1 << 20  # bytes of one .loaded file
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What a live process says it loaded."""
+
+    process: Process
+    model_file: str
+    model_sha256: str
+    dumper_digest: str
+
+
+def check(target: Target, look: Look) -> Check:
+    """Compare what live servers of this installation loaded with what the files hold now."""
+    claims = [claim for claim in _claims(target.dump_dir) if claim.model_file == look.path]
+    if claims:
+        return _claimed(claims, look)
+    servers = _servers(target, look)
+    if not servers:
+        return Check("loaded", Verdict.UNKNOWN, "no server of this installation runs")
+    return _silent(servers, target, look)
+
+
+def _claimed(claims: list[Claim], look: Look) -> Check:
+    wrong = [c for c in claims if (c.model_sha256, c.dumper_digest) != (look.sha256, look.dumper_digest)]
+    if not wrong:
+        return Check("loaded", Verdict.OK, f"{_pids([c.process for c in claims])} loaded this file and this dumper")
+    other = "a patched file that is not there any more" if not look.patched else "another file or dumper"
+    return Check("loaded", Verdict.WARN, f"{_pids([c.process for c in wrong])} loaded {other}", RESTART)
+
+
+def _silent(servers: list[Process], target: Target, look: Look) -> Check:
+    if not look.patched:
+        return Check("loaded", Verdict.OK, f"{_pids(servers)} runs unpatched code, as the file is")
+    changed = os.stat(look.path).st_mtime
+    older = [server for server in servers if time.time() - server.age < changed]
+    if older:
+        return Check("loaded", Verdict.WARN, f"the server runs unpatched code ({_pids(older)})", RESTART)
+    found = f"{_pids(servers)} started after the patch but names no dumper in {target.dump_dir}"
+    return Check("loaded", Verdict.UNKNOWN, found, "It is still importing, or was started without that dump folder.")
+
+
+def _pids(found: list[Process]) -> str:
+    return "pid " + ", ".join(str(process.pid) for process in found)
+
+
+def _claims(dump_dir: str) -> list[Claim]:
+    folder = os.path.join(dump_dir, ".loaded")
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+    except OSError:
+        return []
+    found = (_claim(os.path.join(folder, name)) for name in names)
+    return [claim for claim in found if claim is not None]
+
+
+def _claim(path: str) -> Optional[Claim]:
+    """What the file at `path` claims, if the process that wrote it lives; its text is anybody's."""
+    try:
+        with open(path, "rb") as source:
+            said: Any = json.loads(source.read(READ_LIMIT))
+        process = processes.alive(Identity(said["pid"], said["start_ticks"]))
+        words = [said[key] for key in ("model_file", "model_sha256", "dumper_digest")]
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return None
+    if process is None or not all(isinstance(word, str) for word in words):
+        return None
+    return Claim(process, *words)
+
+
+def _servers(target: Target, look: Look) -> list[Process]:
+    """Live SGLang processes of this interpreter: started by its path, or with libraries of its site-packages."""
+    found = [process for process in processes.table().values() if processes.is_sglang(process) and not process.gone]
+    python = os.path.expanduser(target.python)
+    site = look.environment.site
+    return [p for p in found if p.argv[0] == python or (site and _maps(p.pid, site))]
+
+
+def _maps(pid: int, folder: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as maps:
+            return os.fsencode(folder) + b"/" in maps.read()
+    except OSError:
+        return False

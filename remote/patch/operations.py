@@ -1,0 +1,95 @@
+"""The patch's calls: status, and apply and revert as plan and run."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable
+
+from remote.patch import files
+from remote.patch.change import Change, Job, applying, reverting
+from remote.patch.look import Look, take
+from remote.patch.status import of, status
+from remote.patch.store import Store
+from remote.statedir import state_dir
+from remote.wire.errors import ChangedSincePlan, OperatorError
+from remote.wire.patch import PatchState, PatchStatus
+from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
+from remote.wire.target import Target
+
+__all__ = ["apply", "plan_apply", "plan_revert", "revert", "status"]
+
+OnStep = Callable[[StepResult], None]
+Build = Callable[[Target, Look], Change]
+
+
+def plan_apply(target: Target) -> Plan:
+    """What apply would do. Raises Refused or PatchError where the patch can't go in."""
+    return applying(target, take(target)).plan
+
+
+def plan_revert(target: Target) -> Plan:
+    """What revert would do. Raises Refused where the original can't be proven."""
+    return reverting(target, take(target)).plan
+
+
+def apply(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
+    """Run a plan of plan_apply. Raises ChangedSincePlan when what it rests on has changed."""
+    _run(target, basis, step, applying)
+    seen = status(target)
+    checks = (_state_check(seen), *seen.depths)
+    good = seen.state is PatchState.APPLIED and all(c.verdict is Verdict.OK for c in seen.depths[:-1])
+    summary = seen.summary
+    if seen.depths[-1].verdict is Verdict.WARN:
+        summary += f"; {seen.depths[-1].found}: restart it"
+    return Outcome("patch.apply", good, summary, checks)
+
+
+def revert(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
+    """Run a plan of plan_revert. Raises ChangedSincePlan when what it rests on has changed."""
+    change = _run(target, basis, step, reverting)
+    look = take(target)
+    wanted = files.sha256(change.result)
+    stays = look.dumper_digest is not None
+    dumper = "stays: hsconsole did not write it" if stays and not change.removes_dumper else "is gone"
+    checks = (
+        _check("file", look.sha256 == wanted, f"{look.sha256[:12]}, byte for byte the original {wanted[:12]}"),
+        _check("text", not look.patched and not look.foreign, f"{look.path} bears no lines of the patch"),
+        _check("dumper", not (stays and change.removes_dumper), f"{look.dumper_folder} {dumper}"),
+    )
+    seen = of(target, look)
+    good = all(check.verdict is Verdict.OK for check in checks)
+    return Outcome("patch.revert", good, seen.summary, (*checks, seen.depths[-1]))
+
+
+def _run(target: Target, basis: dict[str, Any], step: OnStep, build: Build) -> Change:
+    with Store(state_dir()).locked(take(target).path):
+        change = build(target, take(target))
+        _same(change.plan.basis, basis)
+        for job in change.jobs:
+            _do(job, step)
+    return change
+
+
+def _same(now: dict[str, Any], then: dict[str, Any]) -> None:
+    changed = [name for name in now if now[name] != then.get(name)]
+    if changed:
+        what = ", ".join(f"{name} was {then.get(name)}, is {now[name]}" for name in changed)
+        raise ChangedSincePlan(what, "Nothing was changed. Look at the new plan, then confirm that one.")
+
+
+def _do(job: Job, step: OnStep) -> None:
+    began = time.monotonic()
+    try:
+        detail = job.work()
+    except OperatorError as error:
+        step(StepResult(job.step.title, False, error.what, time.monotonic() - began))
+        raise
+    step(StepResult(job.step.title, True, detail, time.monotonic() - began))
+
+
+def _state_check(seen: PatchStatus) -> Check:
+    return _check("state", seen.state is PatchState.APPLIED, seen.summary)
+
+
+def _check(name: str, good: bool, found: str) -> Check:
+    return Check(name, Verdict.OK, found) if good else Check(name, Verdict.BAD, f"not so: {found}", "Look again.")
