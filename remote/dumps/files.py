@@ -1,0 +1,47 @@
+"""Files of a dump, opened with suspicion: only regular ones, never through a link, never more than asked for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+MAX_FILES = 1100  # in one dump: more than that is no dump
+
+
+def open_regular(path: str) -> int:
+    """A descriptor of the regular file at `path`. Raises OSError; links and pipes are refused, never waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "not a regular file", path)
+
+
+def read_small(path: str, limit: int) -> bytes:
+    """The whole file. Raises OSError, also when it is larger than `limit` bytes."""
+    handle = open_regular(path)
+    try:
+        data = b""
+        while len(data) <= limit:
+            part = os.read(handle, limit + 1 - len(data))
+            if not part:
+                return data
+            data += part
+    finally:
+        os.close(handle)
+    raise OSError(errno.EFBIG, f"larger than {limit:,} bytes", path)
+
+
+def listing(folder: str) -> dict[str, os.stat_result]:
+    """Name → status, of links themselves, of all in `folder` but what vanishes meanwhile. Raises OSError."""
+    found: dict[str, os.stat_result] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if len(found) == MAX_FILES:
+                raise OSError(errno.EFBIG, f"more than {MAX_FILES} files", folder)
+            try:
+                found[entry.name] = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+    return found

@@ -1,0 +1,166 @@
+"""meta.json of a dump, read key by key: what is wrong with one key does not hide the others. See docs/format.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any, Callable, Optional
+
+from .files import read_small
+
+LIMIT = 1 << 20  # bytes of meta.json
+MAX_LAYERS = 1000
+KNOWN_SCHEMA = 3
+ITEM_SIZES = {"bfloat16": 2, "float16": 2, "float32": 4, "int64": 8}
+IDS = "input_ids.pt"
+
+
+@dataclasses.dataclass(frozen=True)
+class FileRecord:
+    """What meta.json says about one `.pt` file. bytes: on disk; payload: bytes of the tensor."""
+
+    bytes: int
+    payload: int
+    sha256: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Meta:
+    """The keys that are right; the others are None and named in `problems`. schema: None in versions 1 and 2."""
+
+    raw: dict[str, Any] = dataclasses.field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    num_tokens: Optional[int] = None
+    hidden_size: Optional[int] = None
+    num_aux_layers: Optional[int] = None
+    captured_at_layers: Optional[tuple[int, ...]] = None
+    counter: Optional[int] = None
+    timestamp: Optional[float] = None
+    schema: Optional[int] = None
+    eagle_layer_ids: Optional[tuple[int, ...]] = None
+    rid: Optional[str] = None
+    ids_sha256: Optional[str] = None
+    first_position: Optional[int] = None
+    last_position: Optional[int] = None
+    dtype: Optional[str] = None
+    files: dict[str, FileRecord] = dataclasses.field(default_factory=dict)
+
+    @property
+    def hidden_names(self) -> tuple[str, ...]:
+        """The files that hold hidden states, in order."""
+        return (*(f"aux_{i}.pt" for i in range(self.num_aux_layers or 0)), "final.pt")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every `.pt` file that has to be there."""
+        return self.hidden_names if self.schema is None else (*self.hidden_names, IDS)
+
+
+def read(folder: str) -> Meta:
+    """The meta.json in `folder`; a file that can't be read gives a Meta without keys that says why."""
+    try:
+        text = read_small(os.path.join(folder, "meta.json"), LIMIT)
+        raw = json.loads(text, parse_constant=_refuse)
+    except FileNotFoundError:
+        return Meta(problems=("meta.json is missing",))
+    except OSError as error:
+        return Meta(problems=(f"meta.json can't be read: {error.strerror}",))
+    except (ValueError, RecursionError):
+        return Meta(problems=("meta.json is not JSON",))
+    if not isinstance(raw, dict):
+        return Meta(problems=("meta.json is not an object",))
+    return _Keys(raw).meta()
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+class _Keys:
+    """Takes typed values out of the raw object and notes what does not fit."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.raw = raw
+        self.problems: list[str] = []
+
+    def meta(self) -> Meta:
+        schema = self.count("schema", needed=False)
+        new = schema is not None
+        if schema is not None and schema > KNOWN_SCHEMA:
+            self.problems.append(f"schema {schema} is newer than this hsconsole knows")
+        values: dict[str, Any] = {
+            "schema": schema,
+            "num_tokens": self.count("num_tokens", low=1),
+            "hidden_size": self.count("hidden_size", low=1),
+            "num_aux_layers": self.count("num_aux_layers", high=MAX_LAYERS),
+            "captured_at_layers": self.counts("captured_at_layers"),
+            "counter": self.count("counter", high=1 << 53),
+            "timestamp": self.take("timestamp", True, _is_time),
+            "eagle_layer_ids": self.counts("eagle_layer_ids", needed=new, low=-1),
+            "rid": self.text("rid", needed=False),
+            "ids_sha256": self.text("ids_sha256", needed=new),
+            "first_position": self.count("first_position", needed=new),
+            "last_position": self.count("last_position", needed=new),
+            "dtype": self.text("dtype", needed=new),
+            "files": self.records(needed=new),
+        }
+        return Meta(raw=self.raw, problems=tuple(self.problems), **values)
+
+    def take(self, key: str, needed: bool, fits: Callable[[Any], bool]) -> Any:
+        """The value; None, and a problem, where it does not fit or is needed and not there."""
+        value = self.raw.get(key)
+        if value is None and needed:
+            self.problems.append(f"meta.json lacks {key}")
+        if value is None or fits(value):
+            return value
+        self.problems.append(f"meta.json: {key} can't be {json.dumps(value)[:60]}")
+        return None
+
+    def count(self, key: str, low: int = 0, high: int = 1 << 31, needed: bool = True) -> Optional[int]:
+        found: Optional[int] = self.take(key, needed, lambda value: _is_count(value) and low <= value <= high)
+        return found
+
+    def counts(self, key: str, needed: bool = True, low: int = 0) -> Optional[tuple[int, ...]]:
+        found = self.take(
+            key,
+            needed,
+            lambda value: (
+                isinstance(value, list)
+                and len(value) <= MAX_LAYERS
+                and all(_is_count(item) and low <= item < 1 << 31 for item in value)
+            ),
+        )
+        return None if found is None else tuple(found)
+
+    def text(self, key: str, needed: bool = True) -> Optional[str]:
+        found: Optional[str] = self.take(key, needed, lambda value: isinstance(value, str))
+        return found
+
+    def records(self, needed: bool) -> dict[str, FileRecord]:
+        found = self.take("files", needed, lambda value: isinstance(value, dict)) or {}
+        records = {name: _record(value) for name, value in found.items()}
+        self.problems += [
+            f"meta.json: files[{name!r}] is no record" for name, value in records.items() if value is None
+        ]
+        return {name: record for name, record in records.items() if record is not None}
+
+
+def _record(value: Any) -> Optional[FileRecord]:
+    try:
+        record = FileRecord(**{field.name: value[field.name] for field in dataclasses.fields(FileRecord)})
+        record = dataclasses.replace(record, shape=tuple(record.shape))
+    except (TypeError, KeyError):
+        return None
+    counts = all(map(_is_count, (record.bytes, record.payload, *record.shape)))
+    return record if counts and isinstance(record.sha256, str) and isinstance(record.dtype, str) else None
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e11
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,104 @@
+"""A tensor in a `.pt` file: its description and the place of its payload, with the standard library alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterator
+from typing import Optional
+
+from .archive import Entry, TensorProblem, data_offset, entries, pread
+from .description import Description, describe
+from .files import open_regular
+
+_MAX_PICKLE = 64 * 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorFile:
+    """A tensor saved by itself. size: of the file; offset, payload: place and length of its storage, in bytes.
+
+    crc: CRC-32 of the payload as the zip directory has it; 0 where the writer left it out.
+    """
+
+    path: str
+    size: int
+    dtype: str
+    itemsize: int
+    shape: tuple[int, ...]
+    contiguous: bool
+    offset: int
+    payload: int
+    crc: int
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * self.itemsize
+
+    @property
+    def wanted(self) -> int:
+        """Bytes of payload that the shape needs; a view of a larger storage has more than that."""
+        return self.rows * self.row_bytes
+
+    def chunks(self, length: int) -> Iterator[bytes]:
+        """The payload in pieces of `length` bytes, the last one shorter. Raises OSError, TensorProblem."""
+        handle = open_regular(self.path)
+        try:
+            for start in range(0, self.payload, length):
+                yield pread(handle, min(length, self.payload - start), self.offset + start)
+        finally:
+            os.close(handle)
+
+
+def read(path: str) -> TensorFile:
+    """Look into the `.pt` file at `path`; a few KB are read. Raises TensorProblem (in words), OSError."""
+    handle = open_regular(path)
+    try:
+        size = os.fstat(handle).st_size
+        found = entries(handle, size)
+        description = describe(_content(handle, found.get("data.pkl"), _MAX_PICKLE))
+        storage = found.get(f"data/{description.key}")
+        if storage is None:
+            raise TensorProblem("its payload is missing")
+        if "byteorder" in found and _content(handle, found["byteorder"], 16) != b"little":
+            raise TensorProblem("its byte order is not little-endian")
+        offset = data_offset(handle, storage)
+        if offset + storage.size > size:
+            raise TensorProblem("the file is cut short")
+    finally:
+        os.close(handle)
+    if storage.size != description.numel * description.itemsize:
+        raise TensorProblem(f"its payload has {storage.size:,} bytes, its pickle says {description.numel} elements")
+    return TensorFile(
+        path=path,
+        size=size,
+        dtype=description.dtype,
+        itemsize=description.itemsize,
+        shape=description.shape,
+        contiguous=_contiguous(description),
+        offset=offset,
+        payload=storage.size,
+        crc=storage.crc,
+    )
+
+
+def _content(handle: int, entry: Optional[Entry], limit: int) -> bytes:
+    if entry is None:
+        raise TensorProblem("not a tensor: data.pkl is missing")
+    if entry.size > limit:
+        raise TensorProblem(f"its {entry.name!r} is too large: {entry.size:,} bytes")
+    return pread(handle, entry.size, data_offset(handle, entry))
+
+
+def _contiguous(description: Description) -> bool:
+    expected = 1
+    for length, stride in zip(reversed(description.shape), reversed(description.stride)):
+        if length > 1 and stride != expected:
+            return False
+        expected *= length
+    return True
