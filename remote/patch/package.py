@@ -1,13 +1,19 @@
-"""The dumper package: as shipped with this hsconsole, and as installed beside SGLang."""
+"""The dumper package: as shipped with this hsconsole, and as installed beside SGLang.
+
+It is never imported here: where SGLANG_HS_DUMP_DIR is set its import starts a dumper. So its digest is computed here
+by the same rule as in remote/dumper/identity.py.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.resources
 import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Optional
 
-from remote.dumper.identity import digest_of, own_files
 from remote.patch import files
 
 
@@ -27,6 +33,15 @@ def _walk(folder: Any, prefix: str) -> list[tuple[str, bytes]]:
     return found
 
 
+def digest_of(content: Mapping[str, bytes]) -> str:
+    """SHA-256 (hex) over names and contents, whatever their order."""
+    digest = hashlib.sha256()
+    for name in sorted(content):
+        digest.update(b"%s\0%d\0" % (name.encode("utf-8"), len(content[name])))
+        digest.update(content[name])
+    return digest.hexdigest()
+
+
 def shipped_digest() -> str:
     return digest_of(shipped())
 
@@ -36,7 +51,7 @@ def installed_digest(folder: str) -> Optional[str]:
     if not os.path.isdir(folder):
         return None
     try:
-        return digest_of(own_files(folder))
+        return digest_of(dict(_walk(Path(folder), "")))
     except OSError as error:
         raise files.failure("read", folder, error) from None
 
@@ -68,7 +83,7 @@ def install(folder: str) -> None:
 def remove(folder: str) -> None:
     """Take the dumper's `.py` files and what Python compiled of them out; anything else in `folder` stays."""
     try:
-        for path in own_files(folder):
+        for path in dict(_walk(Path(folder), "")):
             os.unlink(os.path.join(folder, path))
         for root, _, _ in os.walk(folder, topdown=False):
             files.discard(os.path.join(root, "__pycache__"))

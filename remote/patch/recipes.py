@@ -18,7 +18,7 @@ class Recipe:
 
     file: below the sglang package. first, last: the releases this shape was seen in.
     layer_results: the names that the call of a layer in the loop assigns. needs: a name that `before` uses.
-    before: the residual stream before a layer, an expression that always makes a new tensor: the layers reuse theirs.
+    before: the residual stream before a layer, an expression. The dumper copies its value at once: layers reuse theirs.
     """
 
     model: str
@@ -38,7 +38,7 @@ class Recipe:
         return release is not None and _order(self.first) <= _order(release)[:3] <= _order(self.last)
 
 
-_SUM = "hidden_states.clone() if residual is None else hidden_states + residual"
+_SUM = "hidden_states if residual is None else hidden_states + residual"
 # The layers of 0.5.21 hand over sums that are still to be completed across ranks; only a snapshot completes them.
 _SNAPSHOT = "residual_batch.snapshot(hidden_states, forward_batch)"
 
