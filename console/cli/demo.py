@@ -68,9 +68,8 @@ def _check(*, as_json: bool) -> int:
 def _print_step(step: JobStep) -> None:
     mark, colour = output.MARKS[Verdict.OK if step.ok else Verdict.BAD]
     first, *rest = step.detail.splitlines() or [""]
-    click.echo(
-        f"{click.style(mark, fg=colour)} {step.name:<{NAME_WIDTH}} {span(step.seconds):>{TIME_WIDTH}}  {harmless(first)}"
-    )
+    name = f"{step.name:<{NAME_WIDTH}} {span(step.seconds):>{TIME_WIDTH}}"
+    click.echo(f"{click.style(mark, fg=colour)} {name}  {harmless(first)}")
     for more in rest:
         click.echo(f"{'':{NAME_WIDTH + TIME_WIDTH + 5}}{harmless(more)}")
     if not step.ok:

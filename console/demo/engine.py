@@ -13,6 +13,7 @@ from pathlib import Path
 import platformdirs
 
 from console.demo import pip
+from console.demo.endings import ending_is_an_interrupt
 from console.demo.locks import exclusive
 from console.demo.progress import OnProgress, Reporter
 from console.errors import DemoError
@@ -59,11 +60,10 @@ def build(on_progress: OnProgress) -> Engine:
     if made.complete:
         return made
     _check_system()
-    with exclusive(
-        made.folder.with_suffix(".lock"),
-        "building the engine",
-        lambda who: report("waiting for the engine", who),
-        BUILD_PATIENCE,
+    lock = made.folder.with_suffix(".lock")
+    with (
+        ending_is_an_interrupt(),
+        exclusive(lock, "building the engine", lambda who: report("waiting for the engine", who), BUILD_PATIENCE),
     ):
         if not made.complete:
             _build(made, report)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 from console.config.profile import Profile
 from console.config.write import render
 from console.demo import leftovers, profile
+from console.demo.endings import ending_is_an_interrupt, undisturbed
 from console.demo.engine import Engine, build, cache_folder
 from console.demo.locks import exclusive
 from console.demo.progress import OnProgress, Reporter
 from console.demo.sshd import Sshd, serve
 
 PATIENCE = 600.0  # seconds to wait for another demo: a whole check takes less
-ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +40,7 @@ def stage(on_progress: OnProgress, patience: float = PATIENCE) -> Iterator[Stage
     engine = build(on_progress)
     folder = cache_folder() / "stage"
     with (
-        _ending_is_an_interrupt(),
+        ending_is_an_interrupt(),
         exclusive(folder / "lock", "running the demo", lambda who: report("waiting for another demo", who), patience),
         serve(folder / "ssh", _places(folder)) as sshd,
     ):
@@ -55,7 +52,7 @@ def stage(on_progress: OnProgress, patience: float = PATIENCE) -> Iterator[Stage
         try:
             yield made
         finally:
-            with _undisturbed():
+            with undisturbed():
                 leftovers.put_back(made.profile, report)
                 record.unlink()
 
@@ -72,34 +69,3 @@ def _write_profile(made: Stage) -> None:
     place = made.config_folder / "profiles"
     place.mkdir(parents=True, exist_ok=True)
     (place / f"{made.profile.name}.toml").write_text(render(made.profile))
-
-
-@contextlib.contextmanager
-def _ending_is_an_interrupt() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal end the block as Ctrl-C does, so that everything is put back."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's signature
-        raise KeyboardInterrupt
-
-    with _handling(interrupt):
-        yield
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Putting back is bounded in time and must not stop halfway because Ctrl-C is pressed twice."""
-    with _handling(signal.SIG_IGN):
-        yield
-
-
-@contextlib.contextmanager
-def _handling(handler: signal._HANDLER) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # only there can handlers be set
-        yield
-        return
-    before = [(number, signal.signal(number, handler)) for number in ENDINGS]
-    try:
-        yield
-    finally:
-        for number, old in before:
-            signal.signal(number, old)
