@@ -6,6 +6,8 @@ import hashlib
 import os
 from collections.abc import Mapping
 
+VERSION = "0.1.0"
+
 
 def digest_of(files: Mapping[str, bytes]) -> str:
     """SHA-256 (hex) over names and contents of `files`, whatever their order."""

@@ -1,0 +1,93 @@
+"""The dump folder: numbers claimed once and for all, leftovers of dead writers, the rename that publishes."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+
+from .process import alive
+
+_NUMBERED = re.compile(r"req_(0|[1-9]\d*)|\.req_(0|[1-9]\d*)\.\d+")
+_LEFTOVER = re.compile(r"\.req_\d+\.(\d+)")
+_WIDTH = 20  # the counter keeps its size, so that it can still be written when the file system is full
+
+
+class Folder:
+    """Several processes and threads may use one folder at once."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._pid = os.getpid()
+        self._seen_highest = False
+
+    def prepare(self) -> None:
+        """Make the folder and its counter, and remove what dead writers left unfinished. Raises OSError."""
+        with self._locked() as counter:
+            self._store(counter, self._next(counter))
+        for name in os.listdir(self.path):
+            match = _LEFTOVER.fullmatch(name)
+            # this process has written nothing yet: what bears its pid is of an earlier one
+            if match and (int(match[1]) == self._pid or not alive(int(match[1]))):
+                shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
+
+    def claim(self) -> int:
+        """A number that no request has, had, or will have. Raises OSError."""
+        with self._locked() as counter:
+            number = self._next(counter)
+            if os.path.lexists(self._request(number)):
+                number = self._above_highest()
+            self._store(counter, number + 1)
+            return number
+
+    def aside(self, number: int) -> str:
+        """A new empty directory in which request `number` is written. Raises OSError."""
+        path = os.path.join(self.path, f".req_{number}.{self._pid}")
+        os.mkdir(path)
+        return path
+
+    def publish(self, aside: str, number: int) -> None:
+        os.rename(aside, self._request(number))
+
+    def _request(self, number: int) -> str:
+        return os.path.join(self.path, f"req_{number}")
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The counter's descriptor, locked, and still the file that others would open."""
+        while True:
+            os.makedirs(self.path, exist_ok=True)
+            path = os.path.join(self.path, ".counter")
+            counter = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(counter, fcntl.LOCK_EX)
+                if _same_file(counter, path):
+                    yield counter
+                    return
+            finally:
+                os.close(counter)
+
+    def _next(self, counter: int) -> int:
+        text = os.pread(counter, 64, 0).strip()
+        stored = int(text) if text.isdigit() else -1
+        if stored >= 0 and self._seen_highest:
+            return stored
+        self._seen_highest = True
+        return max(stored, self._above_highest())
+
+    def _store(self, counter: int, number: int) -> None:
+        os.pwrite(counter, b"%0*d\n" % (_WIDTH, number), 0)
+
+    def _above_highest(self) -> int:
+        found = (_NUMBERED.fullmatch(name) for name in os.listdir(self.path))
+        return max((int(match[1] or match[2]) + 1 for match in found if match), default=0)
+
+
+def _same_file(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,57 @@
+"""What differs between SGLang releases, asked so that 0.4.6 to 0.5.23 answer."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import Any, Optional
+
+# where an option that is in effect can be read, newest release first; each is tried until one knows it
+_OPTION_SOURCES: tuple[tuple[str, str], ...] = (
+    ("sglang.srt.runtime_context", "get_schedule"),
+    ("sglang.srt.runtime_context", "get_exec"),
+    ("sglang.srt.runtime_context", "get_parallel"),
+    ("sglang.srt.runtime_context", "get_memory"),
+    ("sglang.srt.runtime_context", "get_server_args"),
+    ("sglang.srt.server_args", "get_global_server_args"),
+)
+MISSING = object()
+
+
+def version() -> str:
+    found = _attribute("sglang.version", "__version__")
+    return found if isinstance(found, str) else "unknown"
+
+
+def tp_rank_and_size() -> tuple[int, int]:
+    """Of the tensor-parallel group of this process. Raises when the release does not tell."""
+    state = importlib.import_module("sglang.srt.distributed.parallel_state")
+    return state.get_tensor_model_parallel_rank(), state.get_tensor_model_parallel_world_size()
+
+
+def pp_size(model: Any) -> int:
+    """Pipeline stages; releases without them have one."""
+    group = getattr(model, "pp_group", None)
+    return getattr(group, "world_size", 1)
+
+
+def option(name: str) -> Any:
+    """A server argument as it is in effect, MISSING when this release has none of that name."""
+    for module, getter in _OPTION_SOURCES:
+        get = _attribute(module, getter)
+        if get is None:
+            continue
+        value = MISSING
+        with contextlib.suppress(Exception):  # a getter may be retired, or not published yet: ask the next source
+            value = getattr(get(), name, MISSING)
+        if value is not MISSING:
+            return value
+    arguments = _attribute("sglang.srt.managers.schedule_batch", "global_server_args_dict")
+    return arguments.get(name, MISSING) if isinstance(arguments, dict) else MISSING
+
+
+def _attribute(module: str, name: str) -> Optional[Any]:
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
