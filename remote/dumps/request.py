@@ -1,0 +1,149 @@
+"""The test request: ten ids through the running server, its dump awaited, every check of that dump."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from typing import Callable, Optional
+
+from remote.wire.dumps import DumpRow, DumpState, DumpTest
+from remote.wire.plan import Check, StepResult, Verdict
+from remote.wire.target import Target
+
+from . import checks
+from .dump import Dump
+from .generate import Answer, Generate
+from .search import Search
+from .verdict import MERGED, MISSING_ROWS, Expected, judge, unknown
+
+IDS = tuple(range(1, 11))
+DUMP_S = 30.0  # from the answer to the dump
+GUESS_S = 2.0  # after that, a dump that does not say whose it is will do
+_INTERVAL_S = 0.05
+
+
+def test(target: Target, emit: Callable[[StepResult], None]) -> DumpTest:
+    """Send it and check its dump; each step and check is emitted as it ends.
+
+    Raises ServerError when nothing listens at the target's port. Everything else that fails is a check.
+    """
+    return _Test(target, emit).run()
+
+
+class _Test:
+    def __init__(self, target: Target, emit: Callable[[StepResult], None]) -> None:
+        self._target = target
+        self._emit = emit
+        self._started = self._lap = time.monotonic()
+        self._checks: list[Check] = []
+        self._rid = f"hsconsole-test-{uuid.uuid4().hex}"
+
+    def run(self) -> DumpTest:
+        search = Search(self._target.dump_dir)
+        server = Generate(self._target)
+        expected = Expected(IDS, self._target.layers, self._rid, time.time())
+        server.send(
+            {"input_ids": IDS, "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}, "rid": self._rid},
+        )
+        self._step("request sent", f"{len(IDS)} ids to {server.url}, rid {self._rid}")
+        answer = server.answer()
+        if answer.problem:
+            self._add(
+                Check("answer", Verdict.BAD, f"the server {answer.problem}", "Look at the server's state and log.")
+            )
+            return self._result(None)
+        self._add(Check("answer", Verdict.OK, f"answered in {answer.seconds * 1000:.0f} ms"))
+        self._add(_prompt(answer))
+        return self._result(self._examine(search, expected))
+
+    def _examine(self, search: Search, expected: Expected) -> Optional[int]:
+        """Wait for the dump and check it; its number."""
+        answered = time.monotonic()
+        row = _wait(search, expected)
+        if row is None:
+            self._add(_missing(self._target, search))
+            return None
+        name = f"req_{row.number}"
+        if row.state is DumpState.ERROR:
+            self._add(
+                Check("dump", Verdict.BAD, f"{name} could not be dumped: {row.note}", "Remove the cause it names.")
+            )
+            return row.number
+        self._add(Check("dump", Verdict.OK, f"{name} complete {time.monotonic() - answered:.1f} s after the answer"))
+        try:
+            dump = Dump(os.path.join(self._target.dump_dir, name), row.number)
+        except OSError as error:
+            self._add(
+                unknown("dump", f"{name} can't be read any more: {error.strerror}", "Does a consumer take dumps?")
+            )
+            return row.number
+        for check in checks.run(dump, expected):
+            self._add(check)
+        return row.number
+
+    def _add(self, check: Check) -> None:
+        self._checks.append(check)
+        self._step(check.name, check.found, check.verdict is Verdict.OK)
+
+    def _step(self, title: str, detail: str, ok: bool = True) -> None:
+        now = time.monotonic()
+        self._emit(StepResult(title, ok, detail, now - self._lap))
+        self._lap = now
+
+    def _result(self, number: Optional[int]) -> DumpTest:
+        ok = all(check.verdict is Verdict.OK for check in self._checks)
+        return DumpTest(ok, self._rid, time.monotonic() - self._started, number, tuple(self._checks))
+
+
+def _wait(search: Search, expected: Expected) -> Optional[DumpRow]:
+    started = time.monotonic()
+    guess_at = GUESS_S
+    while True:
+        row = search.look(expected)
+        waited = time.monotonic() - started
+        if row is None and waited >= guess_at:
+            guess_at *= 2
+            row = search.guess(expected)
+        if row is not None or waited >= DUMP_S:
+            return row
+        time.sleep(_INTERVAL_S)
+
+
+def _prompt(answer: Answer) -> Check:
+    """Whether all ids, and only they, went through the model."""
+    problems, remedy = [], MISSING_ROWS
+    tokens, cached = answer.info.get("prompt_tokens"), answer.info.get("cached_tokens")
+    if tokens not in (None, len(IDS)):
+        problems.append(f"the server counts {tokens} prompt tokens, {len(IDS)} were sent")
+        remedy = MERGED
+    if cached:
+        problems.append(f"{cached} of them came from its cache and are not computed again")
+    return judge("prompt", problems, f"{len(IDS)} prompt tokens, none from a cache", remedy)
+
+
+def _missing(target: Target, search: Search) -> Check:
+    """No dump: what is known about the reasons, likeliest first."""
+    folder = target.dump_dir
+    found = f"the server answered, but no dump of this request came within {DUMP_S:.0f} s"
+    if search.others:
+        found += f"; {search.others} dumps of other requests did"
+    if not os.path.isdir(folder):
+        cause = f"{folder} does not exist: the server runs without SGLANG_HS_DUMP_DIR={folder}, or unpatched."
+    elif not _loaded(folder):
+        cause = (
+            f"No running process says in {folder}/.loaded that it loaded the patch: is it applied? Restart the server."
+        )
+    else:
+        cause = "The patch is loaded: look for its errors in the server's log."
+    graphs = "A prefill inside a CUDA graph runs no Python: start with --disable-cuda-graph."
+    return Check("dump", Verdict.BAD, found, f"{cause} {graphs}")
+
+
+def _loaded(folder: str) -> bool:
+    """Whether a process that lives says that it loaded the patch."""
+    try:
+        pids = [name.partition(".")[0] for name in os.listdir(os.path.join(folder, ".loaded"))]
+    except OSError:
+        return False
+    return any(pid.isdigit() and os.path.isdir(f"/proc/{pid}") for pid in pids)
