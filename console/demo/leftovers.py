@@ -65,7 +65,7 @@ def put_back(profile: Profile, say: Say) -> None:
     try:
         agent = connect(profile)
         try:
-            for action in ("server.stop", "patch.revert"):
+            for action in NEEDED:
                 failed += _undo(agent, profile, action, say)
         finally:
             agent.close()
@@ -76,13 +76,23 @@ def put_back(profile: Profile, say: Say) -> None:
         raise DemoError("\n".join(failed), "`hsconsole demo` tries again to put it back when it starts.")
 
 
+def _server_is_ours(agent: calls.Agent) -> bool:
+    """After a restart of the machine the port may be another's by now."""
+    return any(process.ours for process in calls.server_state(agent).processes)
+
+
+def _patch_is_there(agent: calls.Agent) -> bool:
+    return calls.patch_status(agent).state is not PatchState.CLEAN
+
+
+NEEDED = {"server.stop": _server_is_ours, "patch.revert": _patch_is_there}
+
+
 def _undo(agent: calls.Agent, profile: Profile, action: str, say: Say) -> list[str]:
     try:
-        if action == "patch.revert" and calls.patch_status(agent).state is PatchState.CLEAN:
+        if not NEEDED[action](agent):
             return []
         plan = calls.plan(agent, action)
-        if not plan.needed:
-            return []
         say(plan.title, "")
         outcome = calls.run(agent, profile, plan, lambda step: say(step.title, step.detail))
     except OperatorError as error:

@@ -13,7 +13,7 @@ from console.errors import DemoError
 REMEDIES = (
     (("No space left on device",), "Free some disk space and start again."),
     (
-        ("Temporary failure in name resolution", "Failed to establish a new connection", "Connection refused"),
+        ("Retrying (Retry(", "Temporary failure in name resolution", "Failed to establish a new connection"),
         "pip can't reach its package index: check the network, or point PIP_INDEX_URL at a mirror, and start again.",
     ),
     (
