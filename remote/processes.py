@@ -202,6 +202,24 @@ def cgroup(pid: int) -> str:
     return ""
 
 
+def environ(pid: int) -> dict[str, str]:
+    """The environment that `pid` was started with; empty when it may not be read."""
+    pairs = (item.partition("=") for item in _text(PROC / str(pid) / "environ").split("\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def output_file(pid: int) -> Optional[str]:
+    """The regular file that `pid` writes its output to, if it does."""
+    for descriptor in ("2", "1"):
+        try:
+            path = os.readlink(PROC / str(pid) / "fd" / descriptor)
+        except OSError:
+            continue
+        if path.startswith("/") and os.path.isfile(path):
+            return path
+    return None
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, Optional
@@ -11,6 +12,8 @@ from remote.masking import mask_argv, mask_env
 from remote.server.flags import Flag, canonical, parse, spelled, translate
 from remote.wire.target import Target
 
+# hsconsole's own questions, which would fill the log at one every two seconds
+UNLOGGED = Flag("--uvicorn-access-log-exclude-prefixes", ("/health", "/v1/loads", "/get_load"))
 # What a start with dumps adds, the newest spelling first; the first that the release knows is taken.
 DUMP_NEEDS: tuple[tuple[str, ...], ...] = (
     ("--skip-server-warmup",),
@@ -27,7 +30,7 @@ DUMP_NEEDS_RANKS = ("--enforce-disable-flashinfer-allreduce-fusion",)
 
 
 def dump_needs(known: Collection[str], ranks: int) -> list[Flag]:
-    """The flags without which dumps would be wrong or missing, as this release spells them."""
+    """The flags without which dumps would be wrong or missing, as this release spells them, and a readable log."""
     needs: list[Flag] = []
     for spellings in (*DUMP_NEEDS, *([DUMP_NEEDS_RANKS] if ranks > 1 else [])):
         for spelling in spellings:
@@ -35,7 +38,7 @@ def dump_needs(known: Collection[str], ranks: int) -> list[Flag]:
             if all(flag.name in known for flag in wanted):
                 needs.extend(wanted)
                 break
-    return needs
+    return [*needs, UNLOGGED] if UNLOGGED.name in known else needs
 
 
 def _set(values: tuple[str, ...]) -> bool:
@@ -94,6 +97,7 @@ class CommandLine:
 
     added: for dumping. unknown: no flags of this release. strays: words that belong to no flag.
     conflicts: (flag, why it can't be). translated: (the profile's spelling, the release's).
+    known: the flags that this was checked against.
     """
 
     flags: tuple[Flag, ...]
@@ -102,6 +106,7 @@ class CommandLine:
     strays: tuple[str, ...]
     conflicts: tuple[tuple[str, str], ...]
     translated: tuple[tuple[str, str], ...]
+    known: frozenset[str] = frozenset()
 
     @property
     def words(self) -> list[str]:
@@ -128,7 +133,9 @@ def command_line(target: Target, known: Optional[Collection[str]]) -> CommandLin
         flags.extend(one for one in release if canonical(one.name) not in {own.name for own in named})
     present = {flag.name for flag in flags}
     added = tuple(need for need in dump_needs(trusted, target.tp) if need.name not in present)
-    return CommandLine(tuple(flags), added, tuple(unknown), tuple(strays), tuple(conflicts), tuple(translated))
+    return CommandLine(
+        tuple(flags), added, tuple(unknown), tuple(strays), tuple(conflicts), tuple(translated), frozenset(trusted)
+    )
 
 
 def _trusted(given: Iterable[Flag]) -> set[str]:
@@ -178,7 +185,7 @@ def env_conflicts(target: Target) -> list[str]:
 
 
 def argv(target: Target, line: CommandLine) -> list[str]:
-    return [target.python, "-m", "sglang.launch_server", *line.words]
+    return [os.path.expanduser(target.python), "-m", "sglang.launch_server", *line.words]
 
 
 def shown(words: Iterable[str], env: Mapping[str, str]) -> str:

@@ -56,6 +56,12 @@ def last_lines(path: str, lines: int = MOST_LINES, most_bytes: int = TAIL_BYTES)
     return [line for line in found if not POLLS.search(line)][-max(0, min(lines, MOST_LINES)) :] if lines > 0 else []
 
 
+def first_lines(path: str, most_bytes: int = TAIL_BYTES) -> list[str]:
+    """The lines within the first `most_bytes` of a file. Raises OSError."""
+    with open(path, "rb") as file:
+        return Splitter().feed(file.read(most_bytes))
+
+
 def follow(target: Target, lines: int, emit: Callable[[Any], None], cancelled: threading.Event) -> None:
     """Send the last `lines` lines, then new ones as they come, until `cancelled`; at most 500 a quarter second."""
     follower = Follower(path_of(target))

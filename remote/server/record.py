@@ -99,6 +99,11 @@ def _path(port: int) -> Path:
     return Path(state_dir()) / f"server-{port}.json"
 
 
+def private(path: str, flags: int) -> int:
+    """An `opener` for files that only their owner reads: logs hold prompts."""
+    return os.open(path, flags, 0o600)
+
+
 def rotate_log(port: int) -> str:
     """Put the last log aside (a few are kept) and return the path for the next one."""
     path = log_path(port)

@@ -56,6 +56,7 @@ class ServerState:
     """at: seconds since the epoch on the container's clock, when this was looked at. age: of the server, seconds.
 
     health_status: HTTP status of GET /health, None when refused or without answer; health_ms: its time.
+    prefill_at: when the log gave that rate, seconds since the epoch by the container's clock.
     patch_loaded: version of the dumper that the running server says it loaded.
     """
 
@@ -73,6 +74,7 @@ class ServerState:
     running: Optional[int] = None
     queued: Optional[int] = None
     prefill_tokens_per_s: Optional[float] = None
+    prefill_at: Optional[float] = None
     processes: tuple[ProcessInfo, ...] = ()
     log_path: Optional[str] = None
     patch_loaded: Optional[str] = None

@@ -1,0 +1,92 @@
+"""What a running server says of itself, asked without ever making it run a request."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Optional
+
+from remote import interpreter, processes
+from remote.processes import Process
+from remote.server import http
+from remote.server.command import DUMP_DIR, QUIET_HEALTH
+from remote.server.release import health_can_be_quiet
+from remote.wire.target import Target
+
+HEALTH = "/health"
+DEADLINE = 3.0  # seconds for an answer; a healthy server needs milliseconds
+OFF = ("0", "false", "no", "n", "off")
+
+
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What doesn't change while a server lives."""
+
+    version: Optional[str] = None
+    model_path: Optional[str] = None
+
+
+class Server:
+    """Questions to the server of one parent process. Keeps what doesn't change."""
+
+    def __init__(self, parent: Process, target: Target) -> None:
+        self._host = processes.flag_value(parent, "--host") or "127.0.0.1"
+        self._port = target.port
+        self._key = processes.flag_value(parent, "--api-key")
+        self.health_path = _health_path(parent, target)
+        self._about: Optional[About] = None
+        self._loads: Optional[str] = "/v1/loads?include=core"
+
+    def health(self) -> http.Answer:
+        return self._get(self.health_path)
+
+    def about(self) -> About:
+        """Version and model. The version costs a round trip to the scheduler, so it is asked once."""
+        if self._about is None:
+            info = self._first("/server_info", "/get_server_info")
+            model = self._first("/model_info", "/get_model_info")
+            self._about = About(_text(info, "version"), _text(model, "model_path") or _text(info, "model_path"))
+        return self._about
+
+    def loads(self) -> Optional[tuple[int, int]]:
+        """Running and queued requests over all replicas; None where this release doesn't tell."""
+        if self._loads is None:
+            return None
+        answer = self._get(self._loads)
+        if answer.status == 404:
+            self._loads = "/get_load" if self._loads != "/get_load" else None
+            return self.loads()
+        return _counts(answer.json)
+
+    def _first(self, *paths: str) -> Any:
+        return next((answer.json for answer in map(self._get, paths) if answer.status == 200), None)
+
+    def _get(self, path: str) -> http.Answer:
+        return http.get(self._host, self._port, path, DEADLINE, self._key)
+
+
+def _health_path(parent: Process, target: Target) -> str:
+    """/health, unless asking that would make this server dump a request of one token."""
+    env = processes.environ(parent.pid)
+    if not env.get(DUMP_DIR):
+        return HEALTH
+    file = interpreter.inspect(target.python, target.env).sglang_file
+    can_be_quiet = file is None or health_can_be_quiet(Path(file).parent)
+    if not can_be_quiet:
+        return "/get_model_info"
+    return HEALTH if env.get(QUIET_HEALTH, "1").lower() in OFF else "/model_info"
+
+
+def _text(info: Any, key: str) -> Optional[str]:
+    value = info.get(key) if isinstance(info, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _counts(answer: Any) -> Optional[tuple[int, int]]:
+    replicas = answer.get("loads") if isinstance(answer, dict) else answer
+    if not isinstance(replicas, list) or not all(isinstance(one, dict) for one in replicas):
+        return None
+    queued = sum(int(one.get("num_waiting_reqs", 0)) for one in replicas)
+    if all("num_running_reqs" in one for one in replicas):
+        return sum(int(one["num_running_reqs"]) for one in replicas), queued
+    return sum(int(one.get("num_reqs", 0)) for one in replicas) - queued, queued
