@@ -96,7 +96,7 @@ def _start(program: str, folder: Path, environment: Mapping[str, str]) -> tuple[
 def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
     deadline = time.monotonic() + STARTS_IN
     while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2) as peer:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.5) as peer:
             return peer.recv(4) == b"SSH-" and process.poll() is None
         time.sleep(0.05)
     return False
@@ -119,7 +119,7 @@ UsePAM {"yes" if _locked() else "no"}
 StrictModes no
 PrintMotd no
 Subsystem sftp internal-sftp
-SetEnv {settings}
+{f"SetEnv {settings}" if settings else ""}
 """
 
 
