@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterable
+import functools
 from typing import Union
 
 from remote.patch import marks
@@ -43,7 +43,8 @@ class Woven:
     recipe: Recipe
 
 
-def weave(base: bytes, recipes: Iterable[Recipe] = RECIPES) -> Woven:
+@functools.lru_cache(maxsize=4)  # an action looks several times at the same file
+def weave(base: bytes, recipes: tuple[Recipe, ...] = RECIPES) -> Woven:
     """Put the patch into `base`, a model file without it.
 
     The result compiles, and taken apart it is `base` again. Raises UnknownReleaseError naming the anchor that failed.
@@ -66,7 +67,7 @@ def weave(base: bytes, recipes: Iterable[Recipe] = RECIPES) -> Woven:
     return Woven(content, recipe)
 
 
-def _fitting(base: bytes, recipes: Iterable[Recipe]) -> tuple[Recipe, Places]:
+def _fitting(base: bytes, recipes: tuple[Recipe, ...]) -> tuple[Recipe, Places]:
     try:
         tree = ast.parse(base)
     except (SyntaxError, ValueError) as error:

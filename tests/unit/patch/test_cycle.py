@@ -1,0 +1,464 @@
+"""The whole way on real environments: check, plan, apply, check, revert, and what disturbs it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import py_compile
+import subprocess
+import sys
+import zipapp
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remote.patch import files, operations, package
+from remote.wire.errors import ChangedSincePlan, PatchError, Refused
+from remote.wire.patch import PatchState
+from remote.wire.plan import StepResult, Verdict
+from tests.unit.patch.conftest import RELEASES, Bench, model_file
+
+Make = Callable[..., Bench]
+
+
+def _quiet(step: StepResult) -> None: ...
+
+
+def _verdicts(bench: Bench) -> dict[str, Verdict]:
+    return {check.name: check.verdict for check in bench.status().depths}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_apply_and_revert_on_each_release(bench: Make, release: str, state: Path) -> None:
+    env = bench(release)
+    raw = env.model.read_bytes()
+    before = env.status()
+    assert (before.state, before.sglang_version) == (PatchState.CLEAN, release)
+    assert (before.model_file, before.file_sha256) == (str(env.model), files.sha256(raw))
+    assert [check.name for check in before.depths] == ["text", "hash", "imported", "loaded"]
+    assert "the release's own file" in before.depths[1].found
+
+    plan = operations.plan_apply(env.target)
+    assert (plan.needed, plan.action) == (True, "patch.apply")
+    assert len([line for line in plan.diff.splitlines() if line.startswith("+") and line[:3] != "+++"]) == 17
+    assert env.model.read_bytes() == raw
+    assert json.loads(json.dumps(plan.basis)) == plan.basis
+
+    steps: list[StepResult] = []
+    outcome = operations.apply(env.target, plan.basis, steps.append)
+    assert outcome.ok, outcome
+    assert [step.title for step in steps] == [step.title for step in plan.steps[:-1]]
+    after = env.status()
+    assert (after.state, after.family, after.version) == (PatchState.APPLIED, RELEASES[release], "3")
+    assert (after.original_sha256, len(after.lines)) == (files.sha256(raw), 17)
+    assert _verdicts(env) == {
+        "text": Verdict.OK,
+        "hash": Verdict.OK,
+        "imported": Verdict.OK,
+        "loaded": Verdict.UNKNOWN,
+    }
+    assert (state / "originals" / files.sha256(raw)).read_bytes() == raw
+
+    again = operations.plan_apply(env.target)
+    assert (again.needed, again.steps, again.diff) == (False, (), "")
+    assert env.apply().ok
+
+    assert env.revert().ok
+    assert env.model.read_bytes() == raw
+    assert not env.dumper.exists()
+    assert env.status().state is PatchState.CLEAN
+    assert env.status().notes == ()
+    assert not operations.plan_revert(env.target).needed
+    assert env.revert().ok
+
+
+def test_the_installed_dumper_says_the_digest_of_the_plan(bench: Make) -> None:
+    env = bench()
+    env.apply()
+    code = f"import identity; print(identity.digest_of(identity.own_files({str(env.dumper)!r})))"
+    said = subprocess.run([env.target.python, "-c", code], cwd=env.dumper, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == package.shipped_digest()
+    assert not list(env.dumper.rglob("*.new"))
+
+
+def test_x01_permissions_and_links_are_kept(bench: Make, tmp_path: Path) -> None:
+    env = bench()
+    real = tmp_path / "elsewhere.py"
+    env.model.rename(real)
+    env.model.symlink_to(real)
+    real.chmod(0o444)
+    raw = real.read_bytes()
+    assert env.apply().ok
+    assert env.model.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o444
+    assert real.read_bytes() != raw
+    assert env.status().model_file == str(real)
+    assert env.revert().ok
+    assert (real.read_bytes(), real.stat().st_mode & 0o777) == (raw, 0o444)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_x01_the_owner_is_kept(bench: Make) -> None:
+    env = bench()
+    os.chown(env.model, 12345, 54321)
+    env.apply()
+    assert (env.model.stat().st_uid, env.model.stat().st_gid) == (12345, 54321)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_x01_another_users_file_is_refused_before_anything_changes(
+    bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = bench()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(PatchError, match="belongs to user 0"):
+        operations.plan_apply(env.target)
+    assert not env.dumper.exists()
+
+
+def test_x02_changed_between_plan_and_run_is_refused(bench: Make) -> None:
+    env = bench()
+    plan = operations.plan_apply(env.target)
+    edited = env.model.read_bytes() + b"# edited\n"
+    env.model.write_bytes(edited)
+    with pytest.raises(ChangedSincePlan, match="file_sha256"):
+        operations.apply(env.target, plan.basis, _quiet)
+    assert env.model.read_bytes() == edited
+    assert not env.dumper.exists()
+
+
+def test_x02_changed_in_the_last_moment_is_refused(bench: Make, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"theirs")
+    with pytest.raises(ChangedSincePlan):
+        files.replace(str(path), b"ours", files.sha256(b"before"))
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("file", b"theirs")]
+
+
+FOREIGN = (
+    b"import json as _json_hs\nimport os as _os_hs\n"
+    b'_HS_DUMP_DIR = _os_hs.environ.get("SGLANG_HS_DUMP_DIR", "")\n_HS_DUMP_LAYERS = [3, 31, 59]\n'
+)
+
+
+def _with_foreign_lines(raw: bytes) -> bytes:
+    return raw.replace(b"import torch\n", b"import torch\n" + FOREIGN, 1)
+
+
+def test_x03_the_forerunners_patch_is_shown_and_left_alone(bench: Make) -> None:
+    raw = model_file("0.5.9")
+    env = bench("0.5.9", raw)
+    env.model.write_bytes(_with_foreign_lines(raw))
+    seen = env.status()
+    assert seen.state is PatchState.FOREIGN
+    texts = env.model.read_text().splitlines()
+    assert [line.text for line in seen.lines] == FOREIGN.decode().splitlines()
+    assert all(texts[line.number - 1] == line.text for line in seen.lines)
+    with pytest.raises(Refused, match="_json_hs"):
+        operations.plan_apply(env.target)
+    with pytest.raises(Refused, match="cannot be proven") as refusal:
+        operations.plan_revert(env.target)
+    assert "sglang==0.5.9" in refusal.value.remedy
+
+
+def test_x03_revert_is_offered_where_the_original_is_kept(bench: Make) -> None:
+    env = bench("0.5.9")
+    raw = env.model.read_bytes()
+    env.apply()
+    env.revert()
+    env.model.write_bytes(_with_foreign_lines(raw))
+    plan = operations.plan_revert(env.target)
+    assert plan.needed
+    assert plan.losses
+    assert operations.revert(env.target, plan.basis, _quiet).ok
+    assert env.model.read_bytes() == raw
+
+
+def test_x03_revert_is_offered_where_git_has_the_original(bench: Make) -> None:
+    env = bench("0.5.9")
+    raw = env.model.read_bytes()
+    (next(env.site.glob("sglang-*.dist-info")) / "RECORD").unlink()  # a checkout has none
+    git = ["git", "-C", str(env.site), "-c", "user.name=t", "-c", "user.email=t@t"]
+    for words in (["init", "-q"], ["add", "sglang"], ["commit", "-qm", "sglang"]):
+        subprocess.run([*git, *words], check=True)
+    env.model.write_bytes(_with_foreign_lines(raw))
+    assert "git" in operations.plan_revert(env.target).steps[1].title
+    assert env.revert().ok
+    assert env.model.read_bytes() == raw
+
+
+def test_x04_an_upgrade_over_the_patch_is_noticed_and_patched_again(bench: Make) -> None:
+    env = bench("0.5.9")
+    env.apply()
+    raw = env.install("0.5.23")
+    seen = env.status()
+    assert seen.state is PatchState.CLEAN
+    assert any("older release 0.5.9" in note for note in seen.notes)
+    assert env.apply().ok
+    assert env.status().original_sha256 == files.sha256(raw)
+    assert env.revert().ok
+    assert env.model.read_bytes() == raw
+
+
+def test_x05_an_unknown_release_is_refused(bench: Make) -> None:
+    env = bench("0.6.0", model_file("0.5.23").replace(b"layer = self.layers[i]", b"stage = self.layers[i]"))
+    seen = env.status()
+    assert seen.state is PatchState.UNKNOWN_RELEASE
+    assert "self.layers" in seen.summary
+    with pytest.raises(Refused, match="loop over") as refusal:
+        operations.plan_apply(env.target)
+    assert "0.5.21 to 0.5.23" in refusal.value.remedy
+    assert not operations.plan_revert(env.target).needed
+
+
+def test_x05_a_new_release_of_a_known_shape_is_patched_with_a_note(bench: Make) -> None:
+    env = bench("0.5.99", model_file("0.5.23"))
+    assert any("0.5.99 is not among the releases" in note for note in env.status().notes)
+    assert env.apply().ok
+
+
+def test_x06_the_imported_one_of_two_installs_is_the_target(bench: Make, tmp_path: Path) -> None:
+    env, other = bench("0.5.9"), bench("0.5.23", name="other")
+    both = Bench(env.folder, env.site, env.target.__class__(env.target.python, "", env={"PYTHONPATH": str(other.site)}))
+    seen = both.status()
+    assert (seen.model_file, seen.sglang_version) == (str(other.model), "0.5.23")
+    assert any(str(env.model.parents[2]) in note for note in seen.notes)
+    assert both.apply().ok
+    assert env.status().state is PatchState.CLEAN
+    assert any(str(other.model) in note and "not what this Python imports" in note for note in env.status().notes)
+
+
+def test_no_sglang_names_a_python_that_has_it(bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = bench()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    empty = env.target.__class__(sys.executable, "")
+    seen = operations.status(empty)
+    assert seen.state is PatchState.NO_SGLANG
+    assert env.target.python in seen.depths[0].remedy
+    with pytest.raises(PatchError, match="no module named sglang"):
+        operations.plan_apply(empty)
+
+
+def test_an_editable_install_that_maps_only_sglang_still_finds_the_dumper(bench: Make, tmp_path: Path) -> None:
+    env = bench("0.5.9")
+    checkout = tmp_path / "checkout/python"
+    checkout.mkdir(parents=True)
+    (env.site / "sglang").rename(checkout / "sglang")
+    (env.site / "finder.py").write_text(
+        "import importlib.util, sys\n"
+        "class Finder:\n"
+        "    @staticmethod\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name == 'sglang':\n"
+        f"            folder = {str(checkout / 'sglang')!r}\n"
+        "            return importlib.util.spec_from_file_location(\n"
+        "                name, folder + '/__init__.py', submodule_search_locations=[folder])\n"
+        "sys.meta_path.append(Finder)\n"
+    )
+    (env.site / "editable.pth").write_text("import finder\n")
+    assert env.apply().ok
+    assert env.dumper.is_dir()
+    assert env.status().model_file == str(checkout / "sglang/srt/models/deepseek_v2.py")
+
+
+def test_a_lost_record_does_not_stop_a_revert(bench: Make, state: Path) -> None:
+    env = bench()
+    raw = env.model.read_bytes()
+    (next(env.site.glob("sglang-*.dist-info")) / "RECORD").unlink()
+    env.apply()
+    for file in state.rglob("*.*"):
+        file.unlink()
+    for file in (state / "originals").iterdir():
+        file.unlink()
+    assert env.status().state is PatchState.APPLIED
+    assert env.revert().ok
+    assert env.model.read_bytes() == raw
+
+
+def test_a_change_outside_the_marks_refuses_revert_and_apply(bench: Make) -> None:
+    env = bench()
+    env.apply()
+    edited = env.model.read_bytes() + b"# edited\n"
+    env.model.write_bytes(edited)
+    assert env.status().state is PatchState.DRIFTED
+    for plan in (operations.plan_revert, operations.plan_apply):
+        with pytest.raises(Refused, match="outside of the marked lines"):
+            plan(env.target)
+    assert env.model.read_bytes() == edited
+
+
+def test_a_change_inside_the_marks_is_healed_by_apply_and_by_revert(bench: Make) -> None:
+    env = bench()
+    raw = env.model.read_bytes()
+    env.apply()
+    applied = env.model.read_bytes()
+    env.model.write_bytes(applied.replace(b"    _hs_dump.finish(hidden_states)", b"    pass"))
+    assert env.status().state is PatchState.DRIFTED
+    assert env.status().depths[0].verdict is Verdict.BAD
+    assert env.apply().ok
+    assert env.model.read_bytes() == applied
+    env.model.write_bytes(applied.replace(b"    _hs_dump.finish(hidden_states)", b"    pass"))
+    assert env.revert().ok
+    assert env.model.read_bytes() == raw
+
+
+def test_broken_marks_are_drift_and_refused(bench: Make) -> None:
+    env = bench()
+    env.apply()
+    broken = env.model.read_bytes().replace(b"# <<< hsconsole hidden-state dump 3 <<<\n", b"", 1)
+    env.model.write_bytes(broken)
+    seen = env.status()
+    assert seen.state is PatchState.DRIFTED
+    assert "has no end" in seen.summary
+    with pytest.raises(Refused, match="has no end"):
+        operations.plan_revert(env.target)
+
+
+def _older(bench: Bench) -> None:
+    bench.model.write_bytes(bench.model.read_bytes().replace(b"dump 3 >>>", b"dump 2 >>>"))
+
+
+def _other_dumper(bench: Bench) -> None:
+    (bench.dumper / "more.py").write_text("")
+
+
+def _no_dumper(bench: Bench) -> None:
+    bench.dumper.rename(bench.site / "away")
+
+
+DISTURBED: dict[str, tuple[Callable[[Bench], None], PatchState]] = {
+    "marks of another version": (_older, PatchState.OUTDATED),
+    "an edited dumper": (_other_dumper, PatchState.DRIFTED),
+    "no dumper": (_no_dumper, PatchState.DRIFTED),
+}
+
+
+@pytest.mark.parametrize("case", DISTURBED)
+def test_apply_heals(bench: Make, case: str) -> None:
+    env = bench()
+    env.apply()
+    disturb, expected = DISTURBED[case]
+    disturb(env)
+    assert env.status().state is expected
+    assert env.apply().ok
+    assert env.status().state is PatchState.APPLIED
+
+
+def test_a_dumper_of_another_hsconsole_is_outdated(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = bench()
+    env.apply()
+    newer = {**package.shipped(), "newer.py": b""}
+    monkeypatch.setattr(package, "shipped", lambda: newer)
+    assert env.status().state is PatchState.OUTDATED
+    plan = operations.plan_apply(env.target)
+    assert (plan.diff, plan.losses) == ("", ())
+    assert operations.apply(env.target, plan.basis, _quiet).ok
+    assert (env.dumper / "newer.py").exists()
+
+
+def test_a_dumper_that_is_not_ours_survives_a_revert_and_is_named_before_it_is_replaced(bench: Make) -> None:
+    env = bench()
+    env.dumper.mkdir()
+    (env.dumper / "__init__.py").write_text("theirs = True\n")
+    assert any("a dumper is left" in note for note in env.status().notes)
+    assert not operations.plan_revert(env.target).needed
+    assert "did not write it" in operations.plan_apply(env.target).losses[0]
+    env.apply()
+    (env.dumper / "__init__.py").write_text("theirs = True\n")
+    assert env.revert().ok
+    assert (env.dumper / "__init__.py").read_text() == "theirs = True\n"
+
+
+def test_cut_off_between_dumper_and_file(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = bench()
+    raw = env.model.read_bytes()
+    real = files.replace
+
+    def fail(path: str, content: bytes, expected_sha256: str) -> None:
+        raise PatchError(f"cannot replace {path}: No space left on device")
+
+    monkeypatch.setattr(files, "replace", fail)
+    steps: list[StepResult] = []
+    with pytest.raises(PatchError):
+        operations.apply(env.target, operations.plan_apply(env.target).basis, steps.append)
+    assert [step.ok for step in steps] == [True, True, False]
+    seen = env.status()
+    assert (seen.state, env.model.read_bytes()) == (PatchState.CLEAN, raw)
+    assert any("cut off" in note for note in seen.notes)
+    assert any("a dumper is left" in note for note in seen.notes)
+    monkeypatch.setattr(files, "replace", real)
+    assert operations.plan_revert(env.target).needed
+    assert env.apply().ok
+    assert env.revert().ok
+    assert not env.dumper.exists()
+
+
+RACE = """
+import json, sys
+from remote.patch import operations
+from remote.wire.errors import OperatorError
+from remote.wire.target import Target
+target = Target(sys.argv[1], "")
+basis = operations.plan_apply(target).basis
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    print(operations.apply(target, basis, lambda step: None).ok)
+except OperatorError as error:
+    print(error.id)
+"""
+
+
+def test_two_at_once_one_wins(bench: Make) -> None:
+    env = bench()
+    command = [sys.executable, "-c", RACE, env.target.python]
+    pair: list[Any] = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    assert [one.stdout.readline() for one in pair] == ["ready\n"] * 2
+    for one in pair:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    assert sorted(one.communicate(timeout=60)[0].strip() for one in pair) == ["True", "refused.changed"]
+    assert env.status().state is PatchState.APPLIED
+
+
+def test_python_compiles_the_file_again_and_a_pyc_that_hides_it_is_found(bench: Make) -> None:
+    env = bench()
+    compiled = Path(importlib.util.cache_from_source(str(env.model)))
+    py_compile.compile(str(env.model))
+    old = compiled.read_bytes()[8:16]
+    env.apply()
+    stat = env.model.stat()
+    assert old != int(stat.st_mtime).to_bytes(4, "little") + stat.st_size.to_bytes(4, "little")
+    assert env.status().depths[2].verdict is Verdict.OK
+    py_compile.compile(str(env.model), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    assert env.status().depths[2].verdict is Verdict.BAD
+    assert str(compiled) in env.status().depths[2].remedy
+
+
+def test_without_a_state_folder_apply_is_refused_and_status_lives(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = bench()
+    monkeypatch.setattr("remote.statedir.candidates", lambda env: ["/proc/none"])
+    assert env.status().state is PatchState.CLEAN
+    with pytest.raises(Exception, match="/proc/none"):
+        operations.plan_apply(env.target)
+
+
+def test_the_dumper_is_read_from_a_zipapp_too(tmp_path: Path) -> None:
+    root = tmp_path / "app"
+    for path, content in package.shipped().items():
+        (root / "remote/dumper" / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / "remote/dumper" / path).write_bytes(content)
+    source = Path(files.__file__).parents[1]
+    for file in [*source.glob("*.py"), *source.glob("patch/*.py"), *source.glob("wire/*.py")]:
+        place = root / "remote" / file.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.read_bytes())
+    (root / "__main__.py").write_text("from remote.patch import package\nprint(package.shipped_digest())\n")
+    zipapp.create_archive(root, tmp_path / "agent.pyz")
+    said = subprocess.run([sys.executable, tmp_path / "agent.pyz"], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == package.shipped_digest()
