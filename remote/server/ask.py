@@ -10,10 +10,13 @@ from remote import interpreter, processes
 from remote.processes import Process
 from remote.server import http
 from remote.server.command import DUMP_DIR, QUIET_HEALTH
+from remote.server.record import Record
 from remote.server.release import health_can_be_quiet
 from remote.wire.target import Target
 
 HEALTH = "/health"
+# answers without a request of one token, where /health would run one
+NOT_HEALTH, NOT_HEALTH_OLD = "/model_info", "/get_model_info"
 DEADLINE = 3.0  # seconds for an answer; a healthy server needs milliseconds
 OFF = ("0", "false", "no", "n", "off")
 
@@ -29,11 +32,12 @@ class About:
 class Server:
     """Questions to the server of one parent process. Keeps what doesn't change."""
 
-    def __init__(self, parent: Process, target: Target) -> None:
+    def __init__(self, parent: Process, target: Target, record: Optional[Record] = None) -> None:
+        """record: of this server, when it was started here."""
         self._host = processes.flag_value(parent, "--host") or "127.0.0.1"
         self._port = target.port
         self._key = processes.flag_value(parent, "--api-key")
-        self.health_path = _health_path(parent, target)
+        self.health_path = record.health_path if record else _health_path(parent, target)
         self._about: Optional[About] = None
         self._loads: Optional[str] = "/v1/loads?include=core"
 
@@ -73,8 +77,8 @@ def _health_path(parent: Process, target: Target) -> str:
     file = interpreter.inspect(target.python, target.env).sglang_file
     can_be_quiet = file is None or health_can_be_quiet(Path(file).parent)
     if not can_be_quiet:
-        return "/get_model_info"
-    return HEALTH if env.get(QUIET_HEALTH, "1").lower() in OFF else "/model_info"
+        return NOT_HEALTH_OLD
+    return HEALTH if env.get(QUIET_HEALTH, "1").lower() in OFF else NOT_HEALTH
 
 
 def _text(info: Any, key: str) -> Optional[str]:

@@ -113,7 +113,7 @@ def _launch(target: Target, examined: Examination) -> record.Record:
         started=time.time(),
         by=record.who(),
         sglang_version=examined.python.sglang_version,
-        dump_dir=target.dump_dir,
+        health_path=examined.health_path,
         gpus=baseline,
     )
     record.write(started)

@@ -9,7 +9,7 @@ from typing import Optional
 
 from remote import interpreter, ports
 from remote.patch import operations as patch
-from remote.server import command, find, model, release, state
+from remote.server import ask, command, find, model, release, state
 from remote.server.command import CommandLine
 from remote.server.find import Found
 from remote.telemetry import gpus, shm
@@ -37,6 +37,7 @@ class Examination:
     python: Interpreter
     patch: Optional[PatchStatus]
     found: Found
+    health_path: str
 
 
 def examine(target: Target) -> Preflight:
@@ -55,7 +56,8 @@ def look(target: Target) -> Examination:
     checks += [_health(package)] if package else []
     checks += [_running(found, target), _port(found, target), *_model(target, line)]
     checks += [_room(target, line), _gpus(target, line, found)]
-    return Examination(Preflight(tuple(checks)), line, python, status, found)
+    path = ask.HEALTH if package is None or release.health_can_be_quiet(package) else ask.NOT_HEALTH_OLD
+    return Examination(Preflight(tuple(checks)), line, python, status, found, path)
 
 
 def _interpreter(python: Interpreter) -> Check:

@@ -25,6 +25,9 @@ LABELS = (
 )
 # Part of a line: the stage that begins with it.
 STAGES = (
+    ("server_args=", "starting its processes"),
+    ("Init parallel begin", "joining the ranks"),
+    ("Init torch distributed begin", "joining the ranks"),
     ("Load weight begin", WEIGHTS),
     ("Load weight end", "weights loaded, allocating the KV cache"),
     ("KV Cache is allocated", "allocating the KV cache"),

@@ -26,7 +26,8 @@ LOGS_KEPT = 3
 class Record:
     """A start. started, stopped: seconds since the epoch. boot_id: of the machine: pids mean nothing after the next.
 
-    argv: secrets masked. env: names only. gpus: bytes of memory in use just before the start, by index.
+    argv: secrets masked. env: names only. health_path: what can be asked without making a dump.
+    gpus: bytes of memory in use just before the start, by index.
     """
 
     port: int
@@ -39,7 +40,7 @@ class Record:
     started: float
     by: str
     sglang_version: Optional[str] = None
-    dump_dir: str = ""
+    health_path: str = "/health"
     gpus: dict[str, int] = dataclasses.field(default_factory=dict)
     stopped: Optional[float] = None
 

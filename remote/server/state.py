@@ -44,7 +44,7 @@ def _pause(seen: ServerState) -> float:
 def _essence(seen: ServerState) -> Any:
     """What counts as a change: not the clock, not the jitter of times and memory."""
     health = None if seen.health_ms is None else round(seen.health_ms, -2)
-    shown = tuple((p.pid, p.start_ticks, p.command, p.ours, p.state in UNWELL) for p in seen.processes)
+    shown = tuple((p.pid, p.start_ticks, p.command, p.ours, p.state in ("T", "Z")) for p in seen.processes)
     return dataclasses.replace(seen, at=0.0, age=None, health_ms=health, processes=()), shown
 
 
@@ -110,7 +110,10 @@ class Observer:
     def _ask(self, found: Found) -> ask.Server:
         assert found.parent is not None  # noqa: S101 - callers look first
         if self._server is None or self._server[0] != found.parent.identity:
-            self._server = (found.parent.identity, ask.Server(found.parent, self.target))
+            self._server = (
+                found.parent.identity,
+                ask.Server(found.parent, self.target, found.record if found.ours else None),
+            )
         return self._server[1]
 
     def _stranger(self, found: Found) -> Optional[Holder]:

@@ -109,7 +109,11 @@ def _losses(found: Found, target: Target) -> tuple[str, ...]:
         losses.append(f"The load: it took {_age(took)}, and the next start takes it again.")
     else:
         losses.append(f"The load so far: {_age(parent.age)}.")
-    requests = ask.Server(parent, target).loads() if took is not None and parent.state not in DEAD_STATES else None
+    requests = (
+        ask.Server(parent, target, found.record).loads()
+        if took is not None and parent.state not in DEAD_STATES
+        else None
+    )
     if requests and sum(requests):
         losses.append(f"{requests[0]} running and {requests[1]} queued requests.")
     return tuple(losses)
