@@ -13,8 +13,9 @@ PAGE = "page"  # any page or dialogue that has something to copy
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """id: the agent's action or call, or a view. command: how the command line says it. changes: needs a confirmed plan.
+    """id: the agent's action or call, or a view. command: how the command line says it.
 
+    changes: needs a confirmed plan.
     area: its room in the palette and in help. where: the screen whose key it is.
     needs_link: it asks the container, so it waits for a live link.
     leaves_trace: changes nothing that is there but leaves something behind, so a read-only profile refuses it too.
@@ -122,7 +123,9 @@ ACTIONS: tuple[Action, ...] = (
         area="dumps",
         needs_link=True,
     ),
-    Action("dumps.filter", "slash", "filter", "Show only requests whose number, rid, state or note match", area="dumps"),
+    Action(
+        "dumps.filter", "slash", "filter", "Show only requests whose number, rid, state or note match", area="dumps"
+    ),
     Action("log", "l", "log", "The server's log, whole screen", "hsconsole server logs --follow", area="server"),
     Action("log.search", "slash", "search", "Find text in the log", area="log", where=LOG),
     Action("log.next", "n", "next", "The next line that matches", area="log", where=LOG),

@@ -1,0 +1,116 @@
+"""An action from key to done: preflight, plan, confirmation, run, second look. One at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+from console.actions import Action
+from console.errors import OperatorError
+from console.operations import calls
+from console.tui.picture import address
+from console.tui.run import Run
+from console.tui.screens.confirm import ConfirmScreen
+from console.tui.screens.error import ErrorScreen
+from console.tui.screens.preflight import PreflightScreen
+from console.tui.screens.run import RunScreen
+from console.tui.text import line
+from console.tui.threads import in_thread
+from remote.wire.plan import Plan, StepResult
+
+if TYPE_CHECKING:
+    from console.tui.app import HsConsoleApp
+
+LEAVE_WITHIN = 5.0  # seconds for a second q
+
+
+class StepDone(Message):
+    """A step ended; posted from the thread that waits for the run."""
+
+    def __init__(self, run: Run, step: StepResult) -> None:
+        super().__init__()
+        self.run = run
+        self.step = step
+
+
+class Actor:
+    """running: the label of the action under way, from the first question to the second look; empty at rest."""
+
+    def __init__(self, app: HsConsoleApp) -> None:
+        self._app = app
+        self.running = ""
+        self.run: Run | None = None
+        self._asked_to_leave = float("-inf")
+
+    def begin(self, action: Action) -> None:
+        self._set_running(action.label)
+        self._app.run_worker(self._act(action), group="action", exit_on_error=False)
+
+    def may_leave(self) -> bool:
+        """Leaving ends the agent, and with it an action under way: that takes a second q."""
+        now = self._app.picture.clock.monotonic()
+        if self.run is None or self.run.ended is not None or now - self._asked_to_leave < LEAVE_WITHIN:
+            return True
+        self._asked_to_leave = now
+        words = f"{self.running!r} is running and would be cut off. Press q again to leave all the same."
+        self._app.notify(words, severity="warning", markup=False)
+        return False
+
+    async def _act(self, action: Action) -> None:
+        try:
+            if action.id == "dumps.test":
+                await self._test(action)
+            elif await self._clear_to_start(action):
+                await self._confirm_and_run(action)
+        except OperatorError as error:
+            self._app.push_screen(ErrorScreen(error))
+        finally:
+            self.run = None
+            self._set_running("")
+
+    async def _clear_to_start(self, action: Action) -> bool:
+        if action.id != "server.start":
+            return True
+        found = await in_thread(calls.preflight, self._app.agent)
+        if found.ok:
+            return True
+        return await self._app.push_screen_wait(PreflightScreen(found, gate=True)) is True
+
+    async def _confirm_and_run(self, action: Action) -> None:
+        app = self._app
+        plan = await in_thread(calls.plan, app.agent, action.id)
+        if not await app.push_screen_wait(ConfirmScreen(plan, address(app.profile))):
+            return
+        run = Run(action.label, plan.title, app.picture.clock.monotonic(), plan.steps)
+        await self._watch(run, plan)
+
+    async def _test(self, action: Action) -> None:
+        await self._watch(Run(action.label, "Test request: ids 1…10", self._app.picture.clock.monotonic()), None)
+
+    async def _watch(self, run: Run, plan: Plan | None) -> None:
+        """Run it, with its page in view; the operator may leave the page."""
+        app, self.run = self._app, run
+        page = RunScreen(run)
+        app.push_screen(page)
+
+        def on_step(step: StepResult) -> None:
+            app.post_message(StepDone(run, step))
+
+        try:
+            if plan is None:
+                run.result = await in_thread(calls.dump_test, app.agent, on_step)
+            else:
+                run.result = await in_thread(calls.run, app.agent, app.profile, plan, on_step)
+        except OperatorError as error:
+            run.error = error
+        run.ended = app.picture.clock.monotonic()
+        app.look_at_patch()
+        app.look()
+        if not page.is_current:
+            words = line(run.summary, 300)
+            app.notify(words, title=run.title, severity="information" if run.ok else "error", markup=False)
+
+    def _set_running(self, label: str) -> None:
+        self.running = label
+        self._app.refresh_keys()

@@ -1,0 +1,255 @@
+"""The app: owns the picture and the link, routes what arrives to the screens, and what is pressed to who can do it."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from functools import partial
+from typing import Any
+
+from textual import constants, on, work
+from textual.app import App
+from textual.message import Message
+
+from console.actions import BY_ID
+from console.config.profile import Profile
+from console.errors import LinkLost, OperatorError
+from console.link import LinkPhase
+from console.operations import calls
+from console.tui import themes
+from console.tui.act import Actor
+from console.tui.availability import why_not
+from console.tui.clipboard import put
+from console.tui.clock import Clock, SystemClock
+from console.tui.console import LinkFactory, LinkLike
+from console.tui.feed import STREAMS, Feed
+from console.tui.palette import ActionCommands
+from console.tui.picture import Picture
+from console.tui.screens.error import ErrorScreen
+from console.tui.screens.help import HelpScreen
+from console.tui.screens.host_key import HostKeyScreen
+from console.tui.screens.log import LogScreen
+from console.tui.screens.main import MainScreen
+from console.tui.screens.page import Page
+from console.tui.screens.patch import PatchScreen
+from console.tui.screens.preflight import PreflightScreen
+from console.tui.screens.request import RequestScreen
+from console.tui.text import line
+from console.tui.threads import in_thread
+from console.tui.widgets.dumps import DumpTable
+
+COALESCE = 0.05  # seconds that arriving values wait for others
+PATCH_EVERY = 60.0  # seconds between looks at the patch
+STREAM_ARGS: dict[str, dict[str, Any]] = {"watch.dumps": {"last": 1000}, "watch.log": {"lines": 500}}
+
+
+@dataclasses.dataclass
+class HostKeyQuestion:
+    """Asked by the link's thread, which waits for `answered`."""
+
+    host: str
+    kind: str
+    fingerprint: str
+    answered: threading.Event = dataclasses.field(default_factory=threading.Event)
+    trusted: bool = False
+
+    def answer(self, trusted: bool) -> None:
+        self.trusted = trusted
+        self.answered.set()
+
+
+class HsConsoleApp(App[None]):
+    """The screen of one profile. It never ends by itself: a lost link is a state it shows."""
+
+    TITLE = "hsconsole"
+    CSS_PATH = [  # noqa: RUF012 - Textual's own type
+        "styles/app.tcss",
+        "styles/main.tcss",
+        "styles/pages.tcss",
+        "styles/dialogs.tcss",
+    ]
+    COMMANDS = {ActionCommands}  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-medium"), (44, "-tall")]  # noqa: RUF012
+
+    class Arrived(Message):
+        """Values wait in the feed."""
+
+    class HostKeyAsked(Message):
+        def __init__(self, question: HostKeyQuestion) -> None:
+            super().__init__()
+            self.question = question
+
+    def __init__(
+        self, profile: Profile, link_factory: LinkFactory, hint: str = "", *, clock: Clock | None = None
+    ) -> None:
+        super().__init__()
+        self.profile = profile
+        self.picture = Picture(profile, clock or SystemClock())
+        self.hint = hint
+        self.link: LinkLike | None = None
+        self._link_factory = link_factory
+        self._feed = Feed(lambda: self.post_message(self.Arrived()))
+        self._questions: list[HostKeyQuestion] = []
+        self._closing = False
+        self._actor = Actor(self)
+        self._patch_looked = float("-inf")
+
+    def get_default_screen(self) -> MainScreen:
+        return MainScreen(self.picture, self.hint)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return themes.defaults(self.current_theme.dark)
+
+    def on_mount(self) -> None:
+        self.register_theme(themes.DARK)
+        self.register_theme(themes.LIGHT)
+        # TEXTUAL_THEME is the operator's own choice
+        self.theme = themes.DARK.name if constants.DEFAULT_THEME == "textual-dark" else constants.DEFAULT_THEME
+        self.set_interval(1.0, self._tick)
+        self.call_after_refresh(self._open_link)
+
+    def on_unmount(self) -> None:
+        self._closing = True
+        for question in self._questions:
+            question.answer(trusted=False)
+        if self.link is not None:
+            self.link.close()
+
+    # The link
+
+    @work
+    async def _open_link(self) -> None:
+        try:
+            self.link = await in_thread(self._make_link)
+        except OperatorError as error:
+            now = self.picture.clock.monotonic()
+            state = dataclasses.replace(self.picture.link, phase=LinkPhase.REFUSED, error=error, since=now)
+            self._feed.on_link(state)
+
+    def _make_link(self) -> LinkLike:
+        """In a thread: the factory imports paramiko, which takes longer than the first paint may."""
+        link = self._link_factory(self.profile, self._feed, self._ask_host_key)
+        for name in STREAMS:
+            link.stream(name, partial(self._feed.on_event, name), **STREAM_ARGS.get(name, {}))
+        link.start()
+        return link
+
+    def _ask_host_key(self, host: str, kind: str, fingerprint: str) -> bool:
+        """In the link's thread."""
+        question = HostKeyQuestion(host, kind, fingerprint)
+        self._questions.append(question)
+        if self._closing or not self.post_message(self.HostKeyAsked(question)):
+            return False
+        question.answered.wait()
+        return question.trusted
+
+    @on(HostKeyAsked)
+    def _show_host_key(self, event: HostKeyAsked) -> None:
+        question = event.question
+        screen = HostKeyScreen(question.host, question.kind, question.fingerprint)
+        self.push_screen(screen, lambda trusted: question.answer(bool(trusted)))
+
+    @on(Arrived)
+    def _soon(self) -> None:
+        self.set_timer(COALESCE, self._take)
+
+    def _take(self) -> None:
+        links, values = self._feed.take()
+        before = self.picture.link.phase, self.picture.server and (self.picture.server.phase, self.picture.server.pid)
+        for state in links:
+            self._see_link(state)
+        for value in values:
+            self.picture.see(value)
+        after = self.picture.link.phase, self.picture.server and (self.picture.server.phase, self.picture.server.pid)
+        if before != after:
+            self._patch_looked = float("-inf")
+            self.refresh_keys()
+        self.look()
+        self._look_at_patch_when_due()
+
+    def _see_link(self, state: Any) -> None:
+        known = self.picture.link.error
+        self.picture.see_link(state)
+        if state.phase is LinkPhase.REFUSED and state.error is not None and state.error is not known:
+            self.push_screen(ErrorScreen(state.error))
+
+    def _tick(self) -> None:
+        self.look()
+        self._look_at_patch_when_due()
+
+    def look(self) -> None:
+        """Let every screen that can be seen show what changed."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, Page) and screen.is_attached:
+                screen.look()
+            if not screen.is_modal:
+                return
+
+    def refresh_keys(self) -> None:
+        for screen in self.screen_stack:
+            screen.refresh_bindings()
+
+    def _look_at_patch_when_due(self) -> None:
+        now = self.picture.clock.monotonic()
+        if self.picture.live and not self._actor.running and now - self._patch_looked >= PATCH_EVERY:
+            self._patch_looked = now
+            self.look_at_patch()
+
+    @work(exclusive=True, group="patch")
+    async def look_at_patch(self) -> None:
+        try:
+            self.picture.patch = await in_thread(calls.patch_status, self.agent)
+            self.picture.patch_problem = ""
+        except OperatorError as error:
+            self.picture.patch_problem = f"{error.title}: {error.what}"
+        self.look()
+
+    # What the screens may ask
+
+    @property
+    def agent(self) -> LinkLike:
+        if self.link is None:
+            raise LinkLost("the link is not up yet", "It goes on trying; the header says how far it is.")
+        return self.link
+
+    def why_not(self, action: str) -> str:
+        return why_not(BY_ID[action], self.picture, self._actor.running)
+
+    def do(self, action: str) -> None:
+        reason = self.why_not(action)
+        if reason:
+            self.notify(line(reason, 300), title=BY_ID[action].label, severity="warning", markup=False)
+            return
+        if BY_ID[action].changes or BY_ID[action].leaves_trace:
+            self._actor.begin(BY_ID[action])
+        else:
+            getattr(self, f"_do_{action.replace('.', '_')}")()
+
+    def copy(self, text: str) -> None:
+        put(self, text)
+        self.notify("Copied.", markup=False, timeout=2)
+
+    def _do_patch(self) -> None:
+        self.push_screen(PatchScreen())
+
+    def _do_server_preflight(self) -> None:
+        self.push_screen(PreflightScreen())
+
+    def _do_log(self) -> None:
+        self.push_screen(LogScreen())
+
+    def _do_help(self) -> None:
+        self.push_screen(HelpScreen())
+
+    def _do_link_retry(self) -> None:
+        if self.link is not None:
+            self.link.retry_now()
+
+    def _do_quit(self) -> None:
+        if self._actor.may_leave():
+            self.exit()
+
+    @on(DumpTable.Opened)
+    def _open_request(self, event: DumpTable.Opened) -> None:
+        self.push_screen(RequestScreen(event.number))

@@ -1,0 +1,22 @@
+"""Copying: by the terminal (OSC 52), and by macOS's own command, since its Terminal ignores that sequence."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from textual.app import App
+
+
+def put(app: App[Any], text: str) -> None:
+    app.copy_to_clipboard(text)
+    pbcopy = shutil.which("pbcopy") if sys.platform == "darwin" else None
+    if pbcopy:
+        threading.Thread(target=_pipe, args=(pbcopy, text), daemon=True).start()
+
+
+def _pipe(command: str, text: str) -> None:
+    subprocess.run([command], input=text.encode(), check=False, timeout=5)

@@ -1,0 +1,110 @@
+"""What the screen knows of the container: the last value of each kind, and how old it is. The UI thread's alone."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from console.config.profile import Profile
+from console.link import LinkPhase, LinkState
+from console.tui.clock import Clock
+from console.tui.dump_list import DumpList
+from console.tui.log_buffer import LogBuffer
+from remote.wire.dumps import DumpsChange
+from remote.wire.patch import PatchStatus
+from remote.wire.server import LogLines, ServerState
+from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
+
+RATE_WINDOW = 60.0  # seconds over which /dev/shm's fill rate is taken
+RATE_LEAST = 2.0  # seconds of history before there is a rate at all
+GPU_HISTORY = 24  # samples
+
+
+class Picture:
+    def __init__(self, profile: Profile, clock: Clock) -> None:
+        self.profile = profile
+        self.clock = clock
+        self.link = LinkState(LinkPhase.CONNECTING, f"connecting to {address(profile)} …", clock.monotonic())
+        self.server: ServerState | None = None
+        self.server_seen = 0.0
+        self.gpus: GpuSnapshot | None = None
+        self.gpu_history: dict[int, deque[int]] = {}
+        self.shm: ShmSnapshot | None = None
+        self.patch: PatchStatus | None = None
+        self.patch_problem = ""
+        self.dumps = DumpList()
+        self.dumps_seen = False
+        self.log = LogBuffer()
+        self._shm_history: deque[tuple[float, int]] = deque()
+        self._alive: float | None = None
+        self._agent: int | None = None
+        self._offset = 0.0
+
+    @property
+    def live(self) -> bool:
+        return self.link.phase is LinkPhase.LIVE
+
+    @property
+    def stale(self) -> float | None:
+        """Seconds since the picture was last known to be true; None while the link is live or never was."""
+        if self.live or self._alive is None:
+            return None
+        return max(self.clock.monotonic() - self._alive, 0.0)
+
+    def since(self, at: float) -> float:
+        """Seconds since `at` of the container's clock; in a stale picture, when it was last true."""
+        return max(self.clock.wall() + self._offset - at - (self.stale or 0.0), 0.0)
+
+    def server_elapsed(self) -> float:
+        """Seconds since the server's state came, as far as it is known to have lasted."""
+        return max(self.clock.monotonic() - self.server_seen - (self.stale or 0.0), 0.0)
+
+    def shm_rate(self) -> float | None:
+        """Bytes a second that /dev/shm fills by (negative: empties); None while unknown."""
+        now = self.clock.monotonic() - (self.stale or 0.0)
+        history = self._shm_history
+        while len(history) > 1 and now - history[1][0] >= RATE_WINDOW:
+            history.popleft()
+        if not history or now - history[0][0] < RATE_LEAST:
+            return None
+        return (history[-1][1] - history[0][1]) / min(now - history[0][0], RATE_WINDOW)
+
+    def see_link(self, state: LinkState) -> None:
+        self.link = state
+        if state.phase is LinkPhase.LIVE:
+            self._alive = self.clock.monotonic()
+            self._offset = state.clock_offset
+            agent = state.hello.pid if state.hello else None
+            if self._agent is not None and agent != self._agent:
+                self.log.again()
+            self._agent = agent
+
+    def see(self, value: Any) -> None:
+        """Take in a value of a stream."""
+        if self.live:
+            self._alive = self.clock.monotonic()
+        if isinstance(value, ServerState):
+            self.server, self.server_seen = value, self.clock.monotonic()
+        elif isinstance(value, GpuSnapshot):
+            self._see_gpus(value)
+        elif isinstance(value, ShmSnapshot):
+            self.shm = value
+            self._shm_history.append((self.clock.monotonic(), value.used))
+        elif isinstance(value, DumpsChange):
+            self.dumps.change(value)
+            self.dumps_seen = True
+        elif isinstance(value, LogLines):
+            self.log.add(value)
+
+    def _see_gpus(self, snapshot: GpuSnapshot) -> None:
+        self.gpus = snapshot
+        for gpu in snapshot.gpus:
+            history = self.gpu_history.setdefault(gpu.index, deque(maxlen=GPU_HISTORY))
+            if gpu.utilization is not None:
+                history.append(gpu.utilization)
+
+
+def address(profile: Profile) -> str:
+    container = profile.container
+    name = f"{container.user}@{container.host}" if container.user else container.host
+    return f"{name}:{container.port}" if container.port and container.port != 22 else name

@@ -1,0 +1,48 @@
+"""An action under way, or its end: what the run page shows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from console.errors import OperatorError
+from remote.wire.dumps import DumpTest
+from remote.wire.plan import Check, Outcome, Step, StepResult
+
+
+@dataclasses.dataclass
+class Run:
+    """planned: the plan's steps, empty where there was no plan. Times are monotonic seconds."""
+
+    label: str
+    title: str
+    started: float
+    planned: tuple[Step, ...] = ()
+    steps: list[StepResult] = dataclasses.field(default_factory=list)
+    ended: float | None = None
+    result: Outcome | DumpTest | None = None
+    error: OperatorError | None = None
+
+    @property
+    def waiting(self) -> tuple[Step, ...]:
+        """Planned steps that have not ended; while the action runs, the first of them is under way."""
+        done = {step.title for step in self.steps}
+        return tuple(step for step in self.planned if step.title not in done) if self.ended is None else ()
+
+    @property
+    def ok(self) -> bool:
+        return self.result is not None and self.result.ok
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return self.result.checks if self.result is not None else ()
+
+    @property
+    def summary(self) -> str:
+        if self.error is not None:
+            return f"{self.error.title}: {self.error.what}"
+        if isinstance(self.result, Outcome):
+            return self.result.summary
+        if isinstance(self.result, DumpTest):
+            where = "no dump" if self.result.number is None else f"req_{self.result.number}"
+            return f"{where}: {'every check is well' if self.result.ok else 'not what was asked for'}"
+        return "running"

@@ -1,0 +1,113 @@
+"""The base of every screen: keys from the registry, an answer to those that can't be used, a way back."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Generic, TypeVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.events import Key
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Static
+
+from console.actions import ACTIONS, BY_ID
+from console.tui.console import Console
+from console.tui.widgets.footer import KeyFooter
+from console.tui.widgets.header import Header
+from console.tui.widgets.painted import Painted, rule
+
+Result = TypeVar("Result")
+ONLY_WHEN_OF_USE = ("link.retry",)  # not shown at all while it can't be used
+
+
+def keys(*names: str, where: str = "") -> list[BindingType]:
+    """Bindings of the actions with these ids, and of all that belong to the screen `where`."""
+    wanted = [action for action in ACTIONS if action.id in names or action.where == where]
+    return [Binding(a.key, f"do('{a.id}')", a.label, id=a.id, tooltip=a.help) for a in wanted]
+
+
+class Page(Screen[Result], Generic[Result]):
+    """A screen of its own. do_<id> methods answer what only this screen can; all else goes to the app."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys("back", "help", "quit")
+
+    @property
+    def console(self) -> Console:
+        return cast(Console, self.app)
+
+    def look(self) -> None:
+        """Show what changed in the picture or with time."""
+        for painted in self.query(Painted):
+            painted.look()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action != "do" or not self.is_attached:
+            return True
+        name = str(parameters[0])
+        if not self.console.why_not(name):
+            return True
+        return False if name in ONLY_WHEN_OF_USE else None
+
+    def action_do(self, name: str) -> None:
+        own = getattr(self, f"do_{name.replace('.', '_')}", None)
+        if own is None or self.console.why_not(name):
+            self.console.do(name)
+        else:
+            own()
+
+    def on_key(self, event: Key) -> None:
+        """A greyed key says why it is grey."""
+        bound = self.active_bindings.get(event.key)
+        if bound is None or bound.enabled or bound.binding.id not in BY_ID:
+            return
+        event.stop()
+        self.console.do(str(bound.binding.id))
+
+    def do_back(self) -> None:
+        self.dismiss(None)
+
+
+class Dialog(Page[Result], ModalScreen[Result]):
+    """A box over what is there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys("back")
+
+
+class Sheet(Page[Result], Generic[Result]):
+    """A page of text under the header. Subclasses say what it says."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys("copy")
+
+    def title_words(self) -> str:
+        raise NotImplementedError
+
+    def lines(self, width: int) -> list[Content]:
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        yield Header(self.console.picture, id="header")
+        yield Static(id="sheet-title")
+        with VerticalScroll(id="sheet-scroll"):
+            yield Static(id="sheet")
+        yield KeyFooter()
+
+    def on_mount(self) -> None:
+        self.look()
+
+    def on_resize(self) -> None:
+        self.look()
+
+    def look(self) -> None:
+        super().look()
+        width = self.size.width
+        fresh = Content("\n").join(self.lines(width - 4))
+        sheet = self.query_one("#sheet", Static)
+        if not (isinstance(sheet.content, Content) and fresh.is_same(sheet.content)):
+            sheet.update(fresh)
+        self.query_one("#sheet-title", Static).update(rule(self.title_words(), width))
+
+    def do_copy(self) -> None:
+        body = "\n".join(content.plain.rstrip() for content in self.lines(200))
+        self.console.copy(f"{self.title_words()}\n{body}")

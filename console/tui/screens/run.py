@@ -1,0 +1,72 @@
+"""An action while it runs, step by step, and its end: what the second look saw."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from console.tui import ink
+from console.tui.format import clock
+from console.tui.run import Run
+from console.tui.screens.page import Sheet
+from console.tui.sheet import check_lines, error_lines, hang, heading
+from console.tui.text import cells, line, plain
+from console.tui.widgets.dumps import DumpTable
+from remote.wire.dumps import DumpTest
+from remote.wire.plan import StepResult
+
+
+class RunScreen(Sheet[None]):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", show=False)]
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+
+    def title_words(self) -> str:
+        return line(self.run.title, 100)
+
+    def lines(self, width: int) -> list[Content]:
+        run = self.run
+        titles = [step.title for step in run.steps] + [step.title for step in run.planned]
+        wide = min(max((len(line(title, 60)) for title in titles), default=10), 44)
+        lines = [Content()]
+        for step in run.steps:
+            lines += _step(step, wide, width)
+        for index, waiting in enumerate(run.waiting):
+            under_way = index == 0
+            sign, style = ("▸", ink.KEY) if under_way else ("·", ink.MUTED)
+            lines.append(Content.assemble(("  " + sign, style), "  ", plain(waiting.title, style, 200)))
+        return [*lines, Content(), *self._end(width)]
+
+    def _end(self, width: int) -> list[Content]:
+        run = self.run
+        if run.ended is None:
+            running = self.console.picture.clock.monotonic() - run.started
+            return [Content.styled(f"  running for {clock(running)}", ink.MUTED)]
+        if run.error is not None:
+            return error_lines(run.error, width)
+        sign, style = ("✓", ink.GOOD) if run.ok else ("✗", ink.BAD)
+        summary = hang(Content.styled(f"  {sign} ", f"bold {style}"), plain(run.summary, f"bold {style}", 1000), width)
+        took = Content.styled(f"    in {clock(run.ended - run.started)}", ink.MUTED)
+        lines = [*summary, took]
+        if run.checks:
+            lines += [*heading("  Second look"), *check_lines(run.checks, width)]
+        if isinstance(run.result, DumpTest) and run.result.number is not None:
+            lines += [Content(), Content.assemble("  ", ("↵", f"bold {ink.KEY}"), f" open req_{run.result.number}")]
+        return lines
+
+    def action_open(self) -> None:
+        result = self.run.result
+        if isinstance(result, DumpTest) and result.number is not None:
+            self.dismiss(None)
+            self.app.post_message(DumpTable.Opened(result.number))
+
+
+def _step(step: StepResult, wide: int, width: int) -> list[Content]:
+    sign, style = ("✓", ink.GOOD) if step.ok else ("✗", ink.BAD)
+    took = Content.styled(f"{step.seconds:6.1f} s", ink.MUTED)
+    head = Content.assemble(("  " + sign, style), "  ", cells(plain(step.title, longest=200), wide), took, "  ")
+    return hang(head, plain(step.detail, ink.MUTED if step.ok else style, 2000), width)

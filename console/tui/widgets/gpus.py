@@ -1,0 +1,98 @@
+"""One cell per GPU: as many in a row as it takes to keep the panel low, and in each as much as fits."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from console.tui import ink
+from console.tui.format import gib
+from console.tui.text import cells, line, plain
+from console.tui.widgets.painted import Panel
+from remote.wire.telemetry import Gpu
+
+COLUMN_GAP = 3
+LEAST_CELL = 16
+HOT = 85  # degrees Celsius
+SPARK = 12  # cells of history
+
+# What a cell of at least so many columns shows; the bar takes what the others leave.
+LAYOUTS: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (84, ("name", "bar", "memory", "percent", "power", "heat", "spark")),
+    (62, ("name", "bar", "memory", "percent", "power", "heat")),
+    (42, ("bar", "memory", "percent", "power", "heat")),
+    (34, ("bar", "memory", "percent", "heat")),
+    (28, ("bar", "memory", "percent")),
+    (0, ("bar", "percent")),
+)
+
+
+class Gpus(Panel):
+    def title(self) -> str:
+        return "GPUs"
+
+    def body(self, width: int) -> list[Content]:
+        snapshot = self.picture.gpus
+        if snapshot is None:
+            return [Content.styled(" waiting for the first look …", ink.MUTED)]
+        if not snapshot.gpus:
+            why = line(snapshot.problem) or "no GPU in this container"
+            lines = [Content.styled(f" {why}", ink.MUTED)]
+            return [*lines, plain(f" {line(snapshot.remedy)}", ink.MUTED)] if snapshot.remedy else lines
+        return self._grid(snapshot.gpus, width)
+
+    def _grid(self, gpus: tuple[Gpu, ...], width: int) -> list[Content]:
+        lowest = max(self.screen.size.height // 4, 4) if self.is_attached else 9
+        columns = -(-len(gpus) // lowest)
+        columns = max(1, min(columns, (width + COLUMN_GAP) // (LEAST_CELL + COLUMN_GAP)))
+        rows = -(-len(gpus) // columns)
+        cell = (width - 2 - COLUMN_GAP * (columns - 1)) // columns
+        name_width = min(max(len(short_name(gpu.name)) for gpu in gpus), 16)
+        lines = []
+        for row in range(rows):
+            painted = [self._cell(gpu, cell, name_width) for gpu in gpus[row::rows]]
+            lines.append(Content(" ") + Content(" " * COLUMN_GAP).join(painted))
+        return lines
+
+    def _cell(self, gpu: Gpu, width: int, name_width: int) -> Content:
+        index = Content.styled(f"{gpu.index:>2}", ink.MUTED)
+        if gpu.problem:
+            return cells(Content.assemble(index, " ", plain(f"✗ {line(gpu.problem)}", ink.BAD)), width)
+        history = tuple(self.picture.gpu_history.get(gpu.index, ()))[-SPARK:]
+        fields = {
+            "name": cells(plain(short_name(gpu.name)), name_width),
+            "memory": cells(_memory(gpu), 13, right=True),
+            "percent": cells(_unit(gpu.utilization, " %", ink.PLAIN), 5, right=True),
+            "power": cells(_unit(gpu.power, " W"), 5, right=True),
+            "heat": cells(_heat(gpu), 5, right=True),
+            "spark": cells(ink.sparkline(history, 100.0), SPARK, right=True),
+        }
+        wanted = next(names for least, names in LAYOUTS if width >= least)
+        left = width - 2 - sum(1 + fields[name].cell_length for name in wanted if name in fields)
+        fields["bar"] = _bar(gpu, min(left - 1, 32))
+        row = Content(" ").join([index, *(fields[name] for name in wanted)])
+        return cells(row, width)
+
+
+def short_name(name: str) -> str:
+    return line(name, 40).removeprefix("NVIDIA ").removeprefix("GeForce ")
+
+
+def _memory(gpu: Gpu) -> Content:
+    if gpu.memory_used is None or not gpu.memory_total:
+        return Content.styled("no figure", ink.MUTED)
+    return Content.assemble(f"{gib(gpu.memory_used)}/{gib(gpu.memory_total)}", (" GiB", ink.MUTED))
+
+
+def _heat(gpu: Gpu) -> Content:
+    hot = gpu.temperature is not None and gpu.temperature >= HOT
+    return _unit(gpu.temperature, " °C", ink.WARN if hot else ink.MUTED)
+
+
+def _bar(gpu: Gpu, width: int) -> Content:
+    if gpu.memory_used is None or not gpu.memory_total:
+        return Content.styled("·" * width, ink.TRACK)
+    return ink.bar(gpu.memory_used / gpu.memory_total, width)
+
+
+def _unit(value: float | None, unit: str, style: str = ink.MUTED) -> Content:
+    return Content.styled("–" if value is None else f"{value:.0f}{unit}", style)

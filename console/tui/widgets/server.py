@@ -1,0 +1,101 @@
+"""The server: its load while it loads, its work while it is ready, its trouble when it has some."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from console.tui import ink
+from console.tui.format import clock, count, short
+from console.tui.text import line, plain
+from console.tui.widgets.painted import Panel
+from remote.wire.server import LoadProgress, Phase, ProcessInfo, ServerState
+
+SEPARATOR = Content.styled(" · ", ink.MUTED)
+BAR_MOST = 60
+MOST_PROCESSES = 4
+
+
+class Server(Panel):
+    def title(self) -> str:
+        return "Server"
+
+    def body(self, width: int) -> list[Content]:
+        server = self.picture.server
+        if server is None:
+            return [Content.styled(" waiting for the first look …", ink.MUTED)]
+        if server.phase in (Phase.LOADING, Phase.STARTING):
+            lines = [self._load(server, width)]
+        elif server.phase in (Phase.READY, Phase.UNHEALTHY):
+            lines = [self._work(server)]
+        else:
+            lines = [self._rest(server)]
+        lines += [_process(process) for process in self._shown_processes(server)]
+        if self.screen.size.height >= 30:
+            lines.append(self._identity(server))
+        return lines
+
+    def _load(self, server: ServerState, width: int) -> Content:
+        load = server.load or LoadProgress(server.detail or server.phase.value)
+        words = Content.assemble(" ", line(load.stage, 40))
+        if load.done is not None and load.total:
+            words += Content.assemble(" ", f"{load.done}/{load.total}")
+        tail = Content()
+        if load.left is not None:
+            left = max(load.left - self.picture.server_elapsed(), 0.0)
+            tail = Content.styled(f"  {clock(left)} left", ink.MUTED)
+        if load.percent is None:
+            return words + tail
+        percent = f"  {load.percent:3.0f} %  "
+        room = width - words.cell_length - len(percent) - tail.cell_length - 1
+        return Content.assemble(words, percent, ink.bar(load.percent / 100, min(max(room, 4), BAR_MOST)), tail)
+
+    def _work(self, server: ServerState) -> Content:
+        parts = []
+        if server.phase is Phase.UNHEALTHY:
+            parts.append(plain(server.detail or "unhealthy", ink.BAD, 200))
+        if server.prefill_tokens_per_s is not None:
+            parts.append(_pair("prefill", f"{short(server.prefill_tokens_per_s)} tok/s"))
+        if server.running is not None:
+            parts.append(_pair("running", count(server.running)))
+        if server.queued is not None:
+            parts.append(_pair("queued", count(server.queued)))
+        parts.append(_health(server))
+        if server.phase is Phase.READY and server.patch_loaded is None:
+            parts.append(Content.styled("no patch loaded", ink.WARN))
+        return Content(" ") + SEPARATOR.join(parts)
+
+    def _rest(self, server: ServerState) -> Content:
+        style = ink.PHASES[server.phase][1]
+        said = server.cause or server.detail or server.phase.value
+        return Content(" ") + plain(said, ink.PLAIN if server.phase is Phase.STOPPED else style, 300)
+
+    def _shown_processes(self, server: ServerState) -> tuple[ProcessInfo, ...]:
+        return server.processes[:MOST_PROCESSES] if server.phase in (Phase.ORPHANS, Phase.PORT_HELD) else ()
+
+    def _identity(self, server: ServerState) -> Content:
+        parts = []
+        if server.pid is not None:
+            parts.append(f"pid {server.pid}")
+        parts.append(line(server.model_path or self.picture.profile.server.model_path, 60))
+        if server.log_path:
+            parts.append(f"log {line(server.log_path, 80)}")
+        return Content.styled(" " + " · ".join(parts), ink.MUTED)
+
+
+def _pair(name: str, value: str) -> Content:
+    return Content.assemble((f"{name} ", ink.MUTED), value)
+
+
+def _health(server: ServerState) -> Content:
+    if server.health_status is None:
+        return Content.styled("health without answer", ink.BAD)
+    took = "" if server.health_ms is None else f", {server.health_ms:.0f} ms"
+    style = ink.PLAIN if server.health_status == 200 else ink.BAD
+    return Content.assemble(("health ", ink.MUTED), (f"{server.health_status}{took}", style))
+
+
+def _process(process: ProcessInfo) -> Content:
+    whose = "ours" if process.ours else f"{line(process.user, 20)}, not ours"
+    return Content.assemble(
+        (f"   {process.pid:>7}  ", ink.MUTED), line(process.command, 200), (f"  {whose}", ink.MUTED)
+    )
