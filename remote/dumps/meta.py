@@ -18,11 +18,11 @@ IDS = "input_ids.pt"
 
 @dataclasses.dataclass(frozen=True)
 class FileRecord:
-    """What meta.json says about one `.pt` file. bytes: on disk; payload: bytes of the tensor."""
+    """What meta.json says about one `.pt` file. bytes: on disk; payload: bytes of the tensor; crc32: of the payload."""
 
     bytes: int
     payload: int
-    sha256: str
+    crc32: int
     shape: tuple[int, ...]
     dtype: str
 
@@ -154,8 +154,8 @@ def _record(value: Any) -> Optional[FileRecord]:
         record = dataclasses.replace(record, shape=tuple(record.shape))
     except (TypeError, KeyError):
         return None
-    counts = all(map(_is_count, (record.bytes, record.payload, *record.shape)))
-    return record if counts and isinstance(record.sha256, str) and isinstance(record.dtype, str) else None
+    counts = all(map(_is_count, (record.bytes, record.payload, record.crc32, *record.shape)))
+    return record if counts and isinstance(record.dtype, str) else None
 
 
 def _is_time(value: Any) -> bool:
