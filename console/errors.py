@@ -24,6 +24,7 @@ __all__ = [
     "HostKeyUnknown",
     "LinkError",
     "LinkLost",
+    "NoAnswer",
     "OperatorError",
     "PatchError",
     "Refused",
@@ -49,6 +50,13 @@ class LinkError(OperatorError):
 class LinkLost(LinkError):
     id = "link.lost"
     title = "The link was lost"
+
+
+class NoAnswer(LinkError):
+    """The link lives, but a call got no answer in time."""
+
+    id = "link.no_answer"
+    title = "The agent did not answer in time"
 
 
 class HostKeyUnknown(LinkError):

@@ -4,11 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable
-from typing import Any, Protocol
+import functools
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Protocol
 
-from console.errors import OperatorError
+from console import client as clients
+from console.client import AgentClient, AskHostKey, OnEvent
+from console.config.profile import Profile
+from console.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    HostKeyChanged,
+    HostKeyUnknown,
+    LinkError,
+    LinkLost,
+    OperatorError,
+)
+from console.subscriptions import Subscription, Subscriptions
 from remote.wire.host import Hello
+
+if TYPE_CHECKING:
+    from console.ssh.connection import Connection
+
+__all__ = ["AskHostKey", "Link", "LinkListener", "LinkPhase", "LinkState"]
+
+STALE_AFTER = 4.5  # seconds of silence; the heartbeat comes every 2
+BACKOFF = (1.0, 2.0, 4.0, 8.0)  # seconds; with the time to connect, live again within 10 s of the line's return
+STEADY = 10.0  # a link that lived as long starts its backoff anew
+TICK = 0.25
 
 
 class LinkPhase(enum.Enum):
@@ -43,8 +67,158 @@ class LinkListener(Protocol):
     def on_link(self, state: LinkState) -> None: ...
 
     def on_event(self, stream: str, value: Any) -> None:
-        """value: the decoded wire value of that stream (ServerState, GpuSnapshot, ShmSnapshot, DumpsChange, LogLines)."""
+        """value: the decoded wire value of that stream (ServerState, GpuSnapshot, …)."""
 
 
-AskHostKey = Callable[[str, str, str], bool]
-"""(host, key type, SHA256 fingerprint) → the operator trusts it. Asked once, from the link's thread."""
+class Link:
+    """One container, watched for as long as the operator looks. All methods may be called from any thread.
+
+    streams: names of the agent's streams whose decoded values go to `listener.on_event`.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        listener: LinkListener,
+        ask_host_key: AskHostKey | None = None,
+        streams: tuple[str, ...] = (),
+    ) -> None:
+        self._profile = profile
+        self._listener = listener
+        self._ask_host_key = ask_host_key
+        self._streams = Subscriptions()
+        for name in streams:
+            self._streams.add(name, functools.partial(self._tell_event, name))
+        self._state = LinkState(LinkPhase.CONNECTING, "not started", time.monotonic())
+        self._failures = 0
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._client: AgentClient | None = None
+        self._thread = threading.Thread(target=self._run, name="link", daemon=True)
+
+    @property
+    def state(self) -> LinkState:
+        return self._state
+
+    def start(self) -> None:
+        """Begin to connect; returns at once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the link, also while it connects; nothing is called back afterwards but the last state."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._wake.set()
+        with self._lock:
+            connection, client = self._connection, self._client
+        if connection is not None:
+            connection.close()
+        if client is not None:
+            client.close()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(0.5)
+        self._set(LinkPhase.CLOSED, "closed")
+
+    def retry_now(self) -> None:
+        """Do not wait for the backoff, nor for the operator's reason to have been refused."""
+        self._wake.set()
+
+    def call(self, name: str, *, timeout: float = 30.0, on_event: OnEvent | None = None, **args: Any) -> Any:
+        """As AgentClient.call. Raises LinkLost at once when there is no link, and when it goes meanwhile."""
+        client = self._client
+        if client is None:
+            raise LinkLost(f"{self._state.phase.value}: {self._state.detail}", "Wait until the link is live.")
+        return client.call(name, timeout=timeout, on_event=on_event, **args)
+
+    def stream(self, name: str, on_event: OnEvent, **args: Any) -> Subscription:
+        """One more stream, kept over reconnects until it is closed; its values come decoded."""
+        subscription = self._streams.add(name, on_event, **args)
+        self._wake.set()
+        return subscription
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._set(LinkPhase.CONNECTING, f"connecting to {self._profile.container.host}")
+            try:
+                client = self._connect()
+            except (HostKeyUnknown, HostKeyChanged, AuthenticationFailed, ConfigError) as error:
+                self._set(LinkPhase.REFUSED, error.what, error=error)
+                self._pause(None)
+            except OperatorError as error:
+                self._wait_lost(error)
+            except Exception as error:  # a fault of ours must not leave the screen saying "connecting"
+                self._wait_lost(LinkError(f"{type(error).__name__}: {error}", "Please report this."))
+            else:
+                began = time.monotonic()
+                self._watch(client)
+                if time.monotonic() - began > STEADY:
+                    self._failures = 0
+                if client.lost is not None:
+                    self._wait_lost(client.lost)
+
+    def _connect(self) -> AgentClient:
+        from console.ssh.connection import Connection
+
+        connection = Connection(self._ask_host_key, self._tell_progress)
+        with self._lock:
+            self._connection = connection
+        if self._closed.is_set():
+            connection.close()
+        return clients.start(connection, self._profile, self._tell_progress)
+
+    def _watch(self, client: AgentClient) -> None:
+        """Keep the streams of a live client going and tell how it is, until it is lost."""
+        with self._lock:
+            self._client = client
+        client.on_lost = lambda _: self._wake.set()
+        self._streams.restart()
+        while client.lost is None and not self._closed.is_set():
+            self._streams.keep(client)
+            self._tell_health(client)
+            self._wake.wait(TICK)
+            self._wake.clear()
+        with self._lock:
+            self._client = None
+        client.close()
+
+    def _tell_health(self, client: AgentClient) -> None:
+        silence, beat = client.silence, client.heartbeat
+        stale = silence > STALE_AFTER
+        detail = f"silent for {silence:.0f} s" if stale else self._streams.problem() or "live"
+        round_trip = None if beat.round_trip is None else beat.round_trip * 1000
+        phase = LinkPhase.STALE if stale else LinkPhase.LIVE
+        before = self._state
+        if (phase, detail, round_trip) != (before.phase, before.detail, before.round_trip_ms):
+            self._set(phase, detail, round_trip_ms=round_trip, clock_offset=beat.clock_offset, hello=client.hello)
+
+    def _wait_lost(self, error: OperatorError) -> None:
+        pause = BACKOFF[min(self._failures, len(BACKOFF) - 1)]
+        self._failures += 1
+        self._set(LinkPhase.LOST, error.what, error=error, retry_at=time.monotonic() + pause)
+        self._pause(pause)
+
+    def _pause(self, seconds: float | None) -> None:
+        self._wake.clear()
+        if not self._closed.is_set():
+            self._wake.wait(seconds)
+            self._wake.clear()
+
+    def _set(self, phase: LinkPhase, detail: str, **more: Any) -> None:
+        """Change the state and tell the listener. The hello and the clock's offset outlive a loss."""
+        before = self._state
+        since = before.since if phase is before.phase else time.monotonic()
+        kept = {"hello": before.hello, "clock_offset": before.clock_offset}
+        if self._closed.is_set() and phase is not LinkPhase.CLOSED:
+            return
+        self._state = LinkState(phase, detail, since, **{**kept, **more})
+        self._listener.on_link(self._state)
+
+    def _tell_progress(self, detail: str) -> None:
+        self._set(LinkPhase.CONNECTING, detail)
+
+    def _tell_event(self, stream: str, value: Any) -> None:
+        if not self._closed.is_set():
+            self._listener.on_event(stream, value)

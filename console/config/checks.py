@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from console.config.profile import Container, Profile, Proxmox
+from console.config.profile import Login, Profile
 
 UNSAFE_IN_LOGIN = re.compile(r"[\s\x00-\x1f\x7f'`\"$\\;&<>|(){},]")
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -37,7 +37,7 @@ def problems(profile: Profile) -> Iterator[Problem]:
     yield from _dump(profile)
 
 
-def login_problems(section: str, login: Container | Proxmox) -> Iterator[Problem]:
+def login_problems(section: str, login: Login) -> Iterator[Problem]:
     """What would let a host or user be read as something else by ssh or a shell."""
     for key, value in (("host", login.host), ("user", login.user)):
         if value is None:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from remote.wire.target import DEFAULT_LAYERS, Target
 
 
+class Login(Protocol):
+    """What a profile says about one host to log in to. ssh_config: read instead of ~/.ssh/config."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def user(self) -> str | None: ...
+    @property
+    def port(self) -> int | None: ...
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def ssh_config(self) -> str | None: ...
+
+
 class Container(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """host: a name from ~/.ssh/config or an address; user, port and key win over ~/.ssh/config where given.
 
-    python: the interpreter of SGLang's environment in the container. ssh_config: read instead of ~/.ssh/config.
+    python: the interpreter of SGLang's environment in the container.
     """
 
     host: str

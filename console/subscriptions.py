@@ -1,0 +1,97 @@
+"""The streams that a link keeps going: asked for anew on each new client, and again when one ends by itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from console.client import AgentClient, OnEvent, Stream
+from console.errors import LinkLost, OperatorError
+from remote.wire.codec import decode
+from remote.wire.dumps import DumpsChange
+from remote.wire.server import LogLines, ServerState
+from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
+
+AGAIN = 5.0  # seconds until a stream that ended by itself is asked for again
+VALUES: dict[str, Any] = {
+    "watch.server": ServerState,
+    "watch.gpus": GpuSnapshot,
+    "watch.shm": ShmSnapshot,
+    "watch.dumps": DumpsChange,
+    "watch.log": LogLines,
+}
+
+
+class Subscription:
+    """One wanted stream. due: monotonic seconds when to ask for it, None while it runs."""
+
+    def __init__(self, name: str, on_event: OnEvent, args: dict[str, Any]) -> None:
+        self.name = name
+        self.args = args
+        self.due: float | None = 0.0
+        self.problem = ""
+        self.closed = False
+        self._on_event = on_event
+        self._stream: Stream | None = None
+
+    def ask(self, client: AgentClient) -> None:
+        self.due = None
+        self._stream = client.stream(self.name, self._take, self._ended, **self.args)
+        if self.closed:
+            self._stream.close()
+
+    def close(self) -> None:
+        """Want it no longer."""
+        self.closed = True
+        if self._stream is not None:
+            self._stream.close()
+
+    def _take(self, value: Any) -> None:
+        kind = VALUES.get(self.name)
+        self.problem = ""
+        if not self.closed:
+            self._on_event(value if kind is None else decode(kind, value))
+
+    def _ended(self, error: OperatorError | None) -> None:
+        if not isinstance(error, LinkLost):
+            self.problem = f"{self.name}: {error.what if error else 'it ended'}"
+        self.due = time.monotonic() + AGAIN
+
+
+class Subscriptions:
+    """All streams of a link."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted: list[Subscription] = []
+
+    def add(self, name: str, on_event: OnEvent, **args: Any) -> Subscription:
+        subscription = Subscription(name, on_event, args)
+        with self._lock:
+            self._wanted.append(subscription)
+        return subscription
+
+    def restart(self) -> None:
+        """Ask for all of them at the next `keep`: there is a new client."""
+        for subscription in self._current():
+            subscription.due = 0.0
+
+    def keep(self, client: AgentClient) -> None:
+        """Ask for those that are due."""
+        now = time.monotonic()
+        for subscription in self._current():
+            if subscription.due is not None and subscription.due <= now and client.lost is None:
+                try:
+                    subscription.ask(client)
+                except LinkLost:
+                    return
+
+    def problem(self) -> str:
+        """What is wrong with the streams, in words; nothing when all run."""
+        return "; ".join(filter(None, (subscription.problem for subscription in self._current())))
+
+    def _current(self) -> list[Subscription]:
+        with self._lock:
+            self._wanted = [subscription for subscription in self._wanted if not subscription.closed]
+            return list(self._wanted)

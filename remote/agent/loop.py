@@ -1,0 +1,108 @@
+"""The agent's loop: reads frames, answers calls in threads, ends with the console."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO, Callable, Optional
+
+from remote.agent.output import Output
+from remote.wire import frames
+from remote.wire.codec import decode
+from remote.wire.errors import ErrorReport, OperatorError, WireError
+from remote.wire.target import Target
+
+Handler = Callable[..., Any]
+NewContext = Callable[[Optional[Target], Callable[[Any], None], threading.Event], Any]
+
+WORKERS = 8
+SILENCE = 60.0  # seconds without a frame from the console until it is taken for gone
+GRACE = 5.0  # seconds for what is under way to come to its end
+
+
+class Loop:
+    """Answers the calls of one console. `serve` returns when the console has left."""
+
+    def __init__(self, calls: dict[str, Handler], new_context: NewContext, output: Output) -> None:
+        self._calls = calls
+        self._new_context = new_context
+        self._output = output
+        self._target: Optional[Target] = None
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="call")
+        self._running: dict[int, threading.Event] = {}
+        self._changed = threading.Condition()
+        self._heard = time.monotonic()
+
+    def serve(self, source: BinaryIO) -> None:
+        """Answer frames until the console closes its end, or is silent for too long."""
+        threading.Thread(target=self._watch_silence, name="silence", daemon=True).start()
+        for line in source:
+            self._heard = time.monotonic()
+            try:
+                self._take(frames.parse(line))
+            except (WireError, KeyError, TypeError) as error:
+                sys.stderr.write(f"ignored: {error}\n")
+        self._finish()
+
+    def _take(self, frame: dict[str, Any]) -> None:
+        number = int(frame["id"])
+        if frame.get("cancel"):
+            event = self._running.get(number)
+            if event is not None:
+                event.set()
+            return
+        name, args, cancelled = frame["call"], dict(frame["args"]), threading.Event()
+        with self._changed:
+            self._running[number] = cancelled
+        if name in ("ping", "open"):
+            self._answer(number, name, args, cancelled)  # here and now: the heartbeat, and what later calls rest on
+        elif name.startswith("watch."):
+            stream = (number, name, args, cancelled)
+            threading.Thread(target=self._answer, args=stream, name=name, daemon=True).start()
+        else:
+            self._pool.submit(self._answer, number, name, args, cancelled)
+
+    def _answer(self, number: int, name: str, args: dict[str, Any], cancelled: threading.Event) -> None:
+        try:
+            frame = frames.ok(number, self._result(number, name, args, cancelled))
+        except OperatorError as error:
+            frame = frames.error(number, error.report())
+        except BaseException as error:
+            traceback.print_exc()
+            what = f"{name}: {type(error).__name__}: {error}"
+            frame = frames.error(number, ErrorReport("agent.fault", "The agent failed", what, "Please report this."))
+        self._output.write(frame)
+        with self._changed:
+            self._running.pop(number, None)
+            self._changed.notify_all()
+
+    def _result(self, number: int, name: str, args: dict[str, Any], cancelled: threading.Event) -> Any:
+        if name == "open":
+            self._target = decode(Target, args["target"])
+            return None
+        handler = self._calls.get(name)
+        if handler is None:
+            raise WireError(f"no call is named {name!r}")
+
+        def emit(value: Any) -> None:
+            if not cancelled.is_set():
+                self._output.write(frames.event(number, value))
+
+        return handler(self._new_context(self._target, emit, cancelled), **args)
+
+    def _watch_silence(self) -> None:
+        while time.monotonic() - self._heard < SILENCE:
+            time.sleep(1.0)
+        self._finish()
+        os._exit(0)  # the reading thread waits for a line that won't come
+
+    def _finish(self) -> None:
+        """Cancel everything and let it end, but not for long."""
+        with self._changed:
+            for event in self._running.values():
+                event.set()
+            self._changed.wait_for(lambda: not self._running, GRACE)

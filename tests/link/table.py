@@ -1,0 +1,95 @@
+"""Stands in for remote/agent/calls.py in the agents of these tests: calls that do what calls can do, good or bad."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from remote.wire.errors import Refused
+from remote.wire.target import Target
+
+
+@dataclasses.dataclass
+class Context:
+    target: Target | None
+    emit: Callable[[Any], None]
+    cancelled: threading.Event
+
+
+def flood(context: Context, count: int) -> int:
+    """Write `count` bytes to stdout, as a careless library would, and to stderr at once; then as many in the answer."""
+    writers = [threading.Thread(target=os.write, args=(fd, b"x" * count)) for fd in (1, 2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    print("a print in a handler")
+    return count
+
+
+def refuse(context: Context) -> None:
+    raise Refused("it is Sunday", "Wait for Monday.")
+
+
+def steps(context: Context, count: int, pause: float) -> str:
+    for number in range(count):
+        time.sleep(pause)
+        context.emit(number)
+    return "done"
+
+
+def ticks(context: Context, pause: float = 0.1) -> None:
+    number = 0
+    while not context.cancelled.wait(pause):
+        context.emit({"number": number, "pid": os.getpid()})
+        number += 1
+
+
+def wide(context: Context, size: int) -> None:
+    while not context.cancelled.is_set():
+        context.emit("x" * size)
+
+
+def once(context: Context, path: str) -> int:
+    """How often this was run: a line in a file each time."""
+    with Path(path).open("a") as file:
+        file.write("run\n")
+    time.sleep(0.2)
+    return len(Path(path).read_text().splitlines())
+
+
+def frames_descriptor() -> int:
+    """Where the agent writes its frames: the last pipe it opened."""
+    entries = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return max(int(e.name) for e in entries if str(e.readlink()).startswith(("pipe:", "socket:")))
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "ping": lambda c: {"now": time.time()},
+    "echo": lambda c, value: value,
+    "big": lambda c, count: "x" * count,
+    "flood": flood,
+    "refuse": refuse,
+    "fault": lambda c: [][0],
+    "unencodable": lambda c: object(),
+    "steps": steps,
+    "sleep": lambda c, seconds: time.sleep(seconds),
+    "target": lambda c: c.target,
+    "once": once,
+    "exit": lambda c, status: os._exit(status),
+    "die": lambda c, word: (sys.stderr.write(word + "\n"), sys.stderr.flush(), os._exit(3)),
+    "read": lambda c: sys.stdin.read(),
+    "garbage": lambda c: os.write(frames_descriptor(), b"\xff\x00{]\n"),
+    "path": lambda c: (sys.argv[0], sys.executable, os.environ.get("PYTHONPATH")),
+    "watch.ticks": ticks,
+    "watch.wide": wide,
+    "watch.fault": lambda c: [][0],
+    "watch.ends": lambda c: c.emit("only one"),
+    "watch.log": lambda c: (c.emit({"lines": ["a", "b"], "path": "/l"}), c.cancelled.wait()),
+}
