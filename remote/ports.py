@@ -10,12 +10,12 @@ import re
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from remote import processes
 from remote.processes import PROC, Process
 
-LISTEN = "0A"
+LISTEN, TIME_WAIT = "0A", "06"
 SOCKET_LINK = re.compile(r"^socket:\[(\d+)\]$")
 
 
@@ -72,20 +72,33 @@ def _bind_once(family: int, address: tuple[Any, ...]) -> Optional[OSError]:
 
 def listeners(port: int) -> tuple[Listener, ...]:
     """Sockets that listen on `port`, on any address."""
-    found: list[Listener] = []
+    return tuple(
+        Listener(_address(row.address), port, row.inode, row.uid) for row in _sockets(port) if row.state == LISTEN
+    )
+
+
+def lingering(port: int) -> int:
+    """How many ended connections keep `port` for up to a minute more. Only those of a careless server hinder a bind."""
+    return sum(row.state == TIME_WAIT for row in _sockets(port))
+
+
+class _Row(NamedTuple):
+    """A line of /proc/net/tcp."""
+
+    address: str
+    state: str
+    uid: int
+    inode: int
+
+
+def _sockets(port: int) -> Iterator[_Row]:
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             lines = (PROC / "self" / "net" / name).read_text(encoding="ascii", errors="replace").splitlines()
-            found.extend(one for one in map(_listener, lines[1:]) if one is not None and one.port == port)
-    return tuple(found)
-
-
-def _listener(line: str) -> Optional[Listener]:
-    fields = line.split()
-    if len(fields) < 10 or fields[3] != LISTEN:
-        return None
-    address, _, port = fields[1].partition(":")
-    return Listener(_address(address), int(port, 16), int(fields[9]), int(fields[7]))
+            for fields in map(str.split, lines[1:]):
+                address, _, local = fields[1].partition(":")
+                if int(local, 16) == port:
+                    yield _Row(address, fields[3], int(fields[7]), int(fields[9]))
 
 
 def _address(text: str) -> str:

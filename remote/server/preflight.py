@@ -138,6 +138,9 @@ def _port(found: Found, target: Target) -> Check:
     if error is None:
         return Check("port", Verdict.OK, f"{place} can be bound")
     holders = ports.holders(target.port)
+    if not holders and ports.lingering(target.port):
+        what = f"{place}: nobody listens, but ended connections keep the port"
+        return Check("port", Verdict.BAD, what, "Wait a minute: the kernel then lets it go.")
     if not holders:
         return Check("port", Verdict.BAD, f"{place}: {error.strerror or error}", "Correct server.host or server.port.")
     holder = holders[0]
