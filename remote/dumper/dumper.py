@@ -143,7 +143,7 @@ class Dumper:
 
     def _lost(self, error: Exception) -> None:
         problem = problem_of(error)
-        log.once(f"a pass could not be dumped: {problem.cause}. {problem.detail}")
+        log.once(f"a pass could not be dumped: {problem.cause}", problem.detail)
         self._stats.failed(problem.cause)
 
     def _already_told(self, segment: Segment) -> bool:

@@ -18,4 +18,4 @@ def replace_json(path: str, value: dict[str, Any]) -> None:
             file.write(json.dumps(value).encode("ascii"))
         os.replace(aside, path)
     except OSError as error:
-        log.once(f"{path} could not be written: {error.strerror}")
+        log.once(f"{path} could not be written", str(error.strerror))

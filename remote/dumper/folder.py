@@ -8,7 +8,9 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from typing import Callable, Optional
 
+from . import log
 from .process import alive
 
 _NUMBERED = re.compile(r"req_(0|[1-9]\d*)|\.req_(0|[1-9]\d*)\.\d+")
@@ -17,12 +19,16 @@ _WIDTH = 20  # the counter keeps its size, so that it can still be written when 
 
 
 class Folder:
-    """Several processes and threads may use one folder at once."""
+    """Several processes and threads may use one folder at once.
 
-    def __init__(self, path: str) -> None:
+    remade: called when the folder was deleted under a running server and had to be made again.
+    """
+
+    def __init__(self, path: str, remade: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self._remade = remade
         self._pid = os.getpid()
-        self._seen_highest = False
+        self._floor: Optional[int] = None  # the next free number as this process knows it, None before it looked
 
     def prepare(self) -> None:
         """Make the folder and its counter, and remove what dead writers left unfinished. Raises OSError."""
@@ -41,12 +47,13 @@ class Folder:
             if os.path.lexists(self._request(number)):
                 number = self._above_highest()
             self._store(counter, number + 1)
+            self._floor = number + 1
             return number
 
     def aside(self, number: int) -> str:
         """A new empty directory in which request `number` is written. Raises OSError."""
         path = os.path.join(self.path, f".req_{number}.{self._pid}")
-        os.mkdir(path)
+        os.makedirs(path)  # the folder too, when it was deleted after the claim
         return path
 
     def publish(self, aside: str, number: int) -> None:
@@ -72,11 +79,14 @@ class Folder:
 
     def _next(self, counter: int) -> int:
         text = os.pread(counter, 64, 0).strip()
-        stored = int(text) if text.isdigit() else -1
-        if stored >= 0 and self._seen_highest:
-            return stored
-        self._seen_highest = True
-        return max(stored, self._above_highest())
+        stored = int(text) if text.isdigit() else None
+        if stored is not None and self._floor is not None:
+            return max(stored, self._floor)
+        if self._floor is not None:
+            log.say(f"{self.path} was deleted or lost its counter; numbers go on from {self._floor}")
+            self._remade()
+        self._floor = max(stored or 0, self._floor or 0, self._above_highest())
+        return self._floor
 
     def _store(self, counter: int, number: int) -> None:
         os.pwrite(counter, b"%0*d\n" % (_WIDTH, number), 0)

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import sys
-import time
 from types import FrameType
 from typing import Any, Optional
 
@@ -28,7 +27,7 @@ def importing_file(package: str) -> Optional[str]:
     return None
 
 
-def record(folder: str, origin: Origin, model_file: Optional[str]) -> None:
+def record(folder: str, origin: Origin, model_file: Optional[str], started: float) -> None:
     value: dict[str, Any] = {
         "pid": origin.pid,
         "start_ticks": start_ticks(origin.pid),
@@ -39,7 +38,7 @@ def record(folder: str, origin: Origin, model_file: Optional[str]) -> None:
         "python": sys.executable,
         "layers": list(origin.layers),
         "boot_id": origin.boot_id,
-        "started": time.time(),
+        "started": started,
     }
     replace_json(os.path.join(folder, ".loaded", f"{origin.pid}.json"), value)
 

@@ -17,10 +17,10 @@ def say(text: str) -> None:
         pass
 
 
-def once(text: str) -> None:
-    """Say `text` unless it was said before by this process."""
+def once(what: str, detail: str = "") -> None:
+    """Say `what`, with the detail of this first time, unless this process said it before."""
     with _lock:
-        if text in _said:
+        if what in _said:
             return
-        _said.add(text)
-    say(text)
+        _said.add(what)
+    say(f"{what}. {detail}" if detail else what)

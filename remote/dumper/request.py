@@ -68,7 +68,7 @@ class Recorder:
                 return None
             except Exception as error:
                 problem = problem_of(error)
-        log.once(f"a request was not dumped: {problem.cause}. {problem.detail}".rstrip())
+        log.once(f"a request was not dumped: {problem.cause}", problem.detail)
         self._publish(number, lambda aside: self._explain(aside, number, request, problem))
         return problem
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
+import time
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Optional
@@ -39,10 +41,11 @@ def _start(wanted: settings.Settings, model_file: Optional[str]) -> Dumper:
 
     digest = digest_of(own_files(_PACKAGE))
     origin = Origin(uuid.uuid4().hex, os.getpid(), wanted.layers, release.version(), VERSION, digest)
-    folder = Folder(wanted.folder)
+    record = functools.partial(loaded.record, wanted.folder, origin, model_file, time.time())
+    folder = Folder(wanted.folder, record)
     folder.prepare()
     loaded.forget_dead(wanted.folder)
-    loaded.record(wanted.folder, origin, model_file)
+    record()
     stats = Stats(wanted.folder)
     writers = Writers(Recorder(folder, Room(wanted.folder), origin), stats)
     atexit.register(writers.drain)

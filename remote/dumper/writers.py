@@ -57,7 +57,7 @@ class Writers:
             problem = self._recorder.write(request)
         except Exception as error:
             problem = problem_of(error)
-            log.once(f"a request was lost, not even its error could be written: {problem.cause}. {problem.detail}")
+            log.once(f"a request was lost, not even its error could be written: {problem.cause}", problem.detail)
         if problem is None:
             self._stats.dumped()
         else:
