@@ -62,7 +62,7 @@ def revert(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
 
 
 def _run(target: Target, basis: dict[str, Any], step: OnStep, build: Build) -> Change:
-    with Store(state_dir()).locked(take(target).path):
+    with Store(state_dir()).locked(str(basis.get("model_file"))):
         change = build(target, take(target))
         _same(change.plan.basis, basis)
         for job in change.jobs:
