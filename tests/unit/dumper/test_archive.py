@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickletools
 import struct
@@ -53,6 +54,8 @@ def test_a_type_that_no_dump_holds(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_device_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "open", lambda path, mode: Path("/dev/full").open("wb"), raising=False)
+    monkeypatch.setattr(
+        archive, "open", lambda path, mode: io.BufferedWriter(io.FileIO("/dev/full", "w")), raising=False
+    )
     with pytest.raises(OSError, match="No space left"):
         archive.save(str(tmp_path), Tensor("final", "float32", (1000, 100), memoryview(bytes(400_000))))
