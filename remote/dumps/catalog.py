@@ -46,7 +46,8 @@ class Catalog:
         self._odd: set[str] = set()
         self._states: dict[int, DumpState] = {}
         self._totals: collections.Counter[DumpState] = collections.Counter()
-        self._old: dict[int, None] = {}  # found by the first listing, not looked at yet
+        self._old: set[int] = set()  # found by the first listing, not looked at yet
+        self._queue: list[int] = []  # they, and maybe some that are done with, in ascending order
         self._quiet: dict[int, _Quiet] = {}
         self._rates = Rates()
         self._rechecked = 0.0
@@ -60,7 +61,8 @@ class Catalog:
         if changes.added or changes.removed:
             self._slide(added, bool(changes.removed))
         if self._first:
-            self._old = dict.fromkeys(sorted(added.difference(self.rows), reverse=True))
+            self._old = added.difference(self.rows)
+            self._queue = sorted(self._old)
             added = set(self.rows)
         finished = self._examine({*added, *self._unfinished()})
         while self._unread():
@@ -102,7 +104,7 @@ class Catalog:
     def _forget(self, number: int) -> None:
         self._names.pop(number, None)
         self.rows.pop(number, None)
-        self._old.pop(number, None)
+        self._old.discard(number)
         self._set_state(number, None)
 
     def _slide(self, added: Iterable[int], shrunk: bool) -> None:
@@ -133,7 +135,7 @@ class Catalog:
             before = self._states.get(number)
             if row.state is DumpState.COMPLETE and before is not DumpState.COMPLETE and number not in self._old:
                 finished.append(row)
-            self._old.pop(number, None)
+            self._old.discard(number)
             self._set_state(number, row.state)
             if number in self.rows:
                 self.rows[number] = row
@@ -190,20 +192,21 @@ class Catalog:
     def _look(self, seconds: float) -> None:
         """Look for `done` in older dumps, newest first, until the time is spent."""
         end = time.monotonic() + seconds
-        while self._old and time.monotonic() < end:
-            number = next(iter(self._old))
-            path = os.path.join(self._path, self._names[number])
-            try:
-                linked = stat.S_ISLNK(os.lstat(path).st_mode)
-                done = not linked and os.path.lexists(os.path.join(path, "done"))
-            except OSError:
-                done = False
-            if done:
-                self._old.pop(number)
+        while self._queue and time.monotonic() < end:
+            number = self._queue.pop()
+            if number not in self._old:
+                continue
+            if self._done(os.path.join(self._path, self._names[number])):
                 self._set_state(number, DumpState.COMPLETE)
             else:
                 self._examine([number])
-                self._old.pop(number, None)
+            self._old.discard(number)
+
+    def _done(self, path: str) -> bool:
+        try:
+            return stat.S_ISDIR(os.lstat(path).st_mode) and os.path.lexists(os.path.join(path, "done"))
+        except OSError:
+            return False
 
 
 _UNREAD = DumpRow(-1, DumpState.GONE, 0.0)

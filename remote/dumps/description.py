@@ -23,7 +23,7 @@ _STORAGES = {
     "torch ByteStorage": ("uint8", 1),
     "torch BoolStorage": ("bool", 1),
 }
-_DAMAGED = (ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error)
+_DAMAGED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,17 +32,16 @@ class Folder:
         if self._identity not in (None, identity):
             raise Replaced
         self._identity = identity
-        started = time.monotonic()
-        if (self._settled and status.st_mtime_ns == self._modified) or started < self._due:
+        if (self._settled and status.st_mtime_ns == self._modified) or time.monotonic() < self._due:
             return Changes(set(), set())
+        started = time.thread_time()
         names = set(os.listdir(self.path))
         # Two changes within one tick of the kernel's clock leave the same mtime: only a second look at it settles.
         self._settled = status.st_mtime_ns == self._modified
         self._modified = status.st_mtime_ns
         changes = Changes(names - self._names, self._names - names)
         self._names = names
-        ended = time.monotonic()
-        self._due = ended + (ended - started) * (1 / _SHARE - 1)
+        self._due = time.monotonic() + (time.thread_time() - started) * (1 / _SHARE - 1)
         return changes
 
 
