@@ -26,6 +26,7 @@ def free_port() -> int:
 def keygen(path: Path, *, passphrase: str = "", kind: str = "ed25519") -> Path:
     path.unlink(missing_ok=True)
     command = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", path.name, "-f", str(path)]
+    command += ["-b", "2048"] if kind == "rsa" else []
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     return path
 

@@ -1,0 +1,205 @@
+"""Hosts as they are: noisy shells, homes that can't be written, Pythons that are missing, one channel at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from console import client as clients
+from console.config.profile import Profile
+from console.errors import LinkError
+from console.ssh import bootstrap
+from console.ssh.connection import Connection
+from remote.agent import place
+from tests.link.conftest import packed, profile_of
+from tests.link.sshd import SshConfig, Sshd
+
+MakeSshd = Callable[..., Sshd]
+
+
+def where(profile: Profile) -> str:
+    """Where the agent of `profile` runs, after a call that proves it does."""
+    client = clients.connect(profile)
+    try:
+        return str(Path(client.call("path")[0]).parent)
+    finally:
+        client.close()
+
+
+def home_cache(sshd: Sshd) -> Path:
+    return sshd.home / ".cache/hsconsole"
+
+
+def test_the_agent_is_pushed_once(profile: Profile, sshd: Sshd) -> None:
+    told: list[str] = []
+    for _ in range(2):
+        clients.connect(profile, on_progress=told.append).close()
+    assert sum(part.startswith("pushing") for part in told) == 1
+    (agent,) = home_cache(sshd).iterdir()
+    assert hashlib.sha256(agent.read_bytes()).hexdigest() == packed().digest
+    assert stat.S_IMODE(agent.stat().st_mode) == 0o600
+    assert stat.S_IMODE(home_cache(sshd).stat().st_mode) == 0o700
+
+
+BANNERS = {
+    "lines": "echo 'Welcome to ct129'; echo 'careful!' >&2",
+    "no end of line": "printf Welcome",
+    "binary": "printf '\\377\\000{\"id\": 1}\\n'",
+    "long": "head -c 300000 /dev/zero | tr '\\0' x; echo",
+}
+
+
+@pytest.mark.parametrize("banner", BANNERS.values(), ids=BANNERS.keys())
+def test_l05_a_shell_that_prints(profile: Profile, sshd: Sshd, banner: str) -> None:
+    (sshd.home / ".bashrc").write_text(banner + "\n")
+    if os.environ.get("SHELL", "/bin/bash").endswith("bash"):
+        ran = Connection()
+        ran.open(profile.container)
+        assert len(ran.run("true").out) > 0, "the banner does print"
+        ran.close()
+    assert where(profile) == str(home_cache(sshd))
+
+
+@pytest.mark.parametrize("subsystem", ["internal-sftp", "/bin/false", "/none"])
+def test_sftp_as_it_comes(make_sshd: MakeSshd, config: SshConfig, subsystem: str) -> None:
+    sshd = make_sshd(Subsystem=f"sftp {subsystem}")
+    config.host("ct", sshd)
+    assert where(profile_of("ct", config)) == str(home_cache(sshd))
+
+
+def test_l06_home_not_writable(profile: Profile, sshd: Sshd, tmp_path: Path) -> None:
+    shutil.rmtree(sshd.home)
+    sshd.home.write_text("a file")
+    assert where(profile) == str(tmp_path / "second")
+
+
+def test_l06_no_place_at_all_lists_each_with_its_reason(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "open").mkdir(mode=0o777)
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path)
+    places = [str(tmp_path / name) for name in ("file", "file/x", "open", "link")]
+    monkeypatch.setattr(bootstrap, "PLACES", (*places, "/proc/hsconsole"))
+    with pytest.raises(LinkError) as caught:
+        clients.connect(profile)
+    for part in (
+        "file: it is not a folder",
+        "file/x: ",
+        "open: others can write",
+        "link: it is not a folder",
+        "/proc/",
+    ):
+        assert part in caught.value.what
+
+
+def test_l06_disk_full_while_pushing_goes_on_to_the_next_place(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push = bootstrap._push_by_sftp
+    (tmp_path / "full").mkdir(mode=0o700)
+    monkeypatch.setattr(bootstrap, "PLACES", (str(tmp_path / "full"), str(tmp_path / "second")))
+    monkeypatch.setattr(bootstrap, "RECEIVE", 'case "$1" in */full/*) echo "No space left on device" >&2; exit 1; esac')
+    monkeypatch.setattr(bootstrap, "_push_by_sftp", lambda c, a, aside, p: "/full/" not in p and push(c, a, aside, p))
+    assert where(profile) == str(tmp_path / "second")
+
+
+def test_l06_disk_full_is_seen_before_pushing(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"No space left|File too large"):
+        place.examine(str(tmp_path / "place"), "0" * 64, 1 << 60)
+    assert list((tmp_path / "place").iterdir()) == []
+
+
+def test_l07_the_python_of_the_profile_does_not_exist(sshd: Sshd, config: SshConfig) -> None:
+    config.host("ct", sshd)
+    client = clients.connect(profile_of("ct", config, python="/opt/none/bin/python"))
+    (note,) = client.hello.notes
+    client.close()
+    assert "/opt/none/bin/python does not exist" in note
+    assert "without SGLang's environment" in note
+
+
+@pytest.mark.parametrize(
+    ("script", "why"), [("exit 1", "is no Python 3.9 or newer"), (None, "can't be run")], ids=["old", "not executable"]
+)
+def test_l07_the_python_of_the_profile_is_none(
+    sshd: Sshd, config: SshConfig, tmp_path: Path, script: str | None, why: str
+) -> None:
+    fake = tmp_path / "python"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755 if script else 0o644)
+    config.host("ct", sshd)
+    client = clients.connect(profile_of("ct", config, python=str(fake)))
+    assert why in client.hello.notes[0]
+    client.close()
+
+
+def test_no_python_at_all(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "FIND", "echo sh: python3: not found >&2; exit 3")
+    with pytest.raises(LinkError, match=r"no usable Python 3\.9.*not found"):
+        clients.connect(profile)
+
+
+def test_l08_one_channel_at_a_time(make_sshd: MakeSshd, config: SshConfig) -> None:
+    sshd = make_sshd(MaxSessions="1")
+    config.host("ct", sshd)
+    for _ in range(2):
+        assert where(profile_of("ct", config)) == str(home_cache(sshd))
+
+
+def test_a_python_with_an_odd_path(sshd: Sshd, config: SshConfig, tmp_path: Path) -> None:
+    odd = tmp_path / "we \"ird' $(x);& \\"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(odd)], check=True)
+    config.host("ct", sshd)
+    client = clients.connect(profile_of("ct", config, python=f"{odd}/bin/python"))
+    assert client.hello.notes == ()
+    assert client.hello.python == f"{odd}/bin/python"
+    client.close()
+
+
+def test_the_environment_of_the_python_counts(make_sshd: MakeSshd, config: SshConfig) -> None:
+    sshd = make_sshd(SetEnv="PYTHONPATH=/somewhere")
+    config.host("ct", sshd)
+    client = clients.connect(profile_of("ct", config))
+    assert client.call("path")[2] == "/somewhere"
+    client.close()
+
+
+def test_a_damaged_agent_is_replaced(profile: Profile, sshd: Sshd) -> None:
+    where(profile)
+    (agent,) = home_cache(sshd).iterdir()
+    agent.write_bytes(agent.read_bytes()[:-10])
+    where(profile)
+    assert hashlib.sha256(agent.read_bytes()).hexdigest() == packed().digest
+
+
+def test_a_planted_link_is_replaced_not_followed(profile: Profile, sshd: Sshd, tmp_path: Path) -> None:
+    home_cache(sshd).mkdir(parents=True, mode=0o700)
+    (tmp_path / "evil").write_bytes(packed().data)
+    (home_cache(sshd) / packed().name).symlink_to(tmp_path / "evil")
+    where(profile)
+    assert not (home_cache(sshd) / packed().name).is_symlink()
+
+
+def test_old_agents_go_others_files_stay(profile: Profile, sshd: Sshd) -> None:
+    home_cache(sshd).mkdir(parents=True, mode=0o700)
+    for number in range(6):
+        old = home_cache(sshd) / f"agent-{number:064x}.pyz"
+        old.write_text("")
+        os.utime(old, (time.time() - 1000 * number,) * 2)
+    (home_cache(sshd) / ".agent-1.part").write_text("")
+    os.utime(home_cache(sshd) / ".agent-1.part", (0, 0))
+    (home_cache(sshd) / "notes.txt").write_text("")
+    where(profile)
+    left = {path.name for path in home_cache(sshd).iterdir()}
+    assert left == {packed().name, "notes.txt", *(f"agent-{number:064x}.pyz" for number in range(3))}
