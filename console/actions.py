@@ -16,7 +16,8 @@ class Action:
     """id: the agent's action or call, or a view. command: how the command line says it.
 
     changes: needs a confirmed plan.
-    area: its room in the palette and in help. where: the screen whose key it is.
+    area, verb: its name in the palette, 'area: verb'; without a verb the label is it.
+    where: the screen whose key it is.
     needs_link: it asks the container, so it waits for a live link.
     leaves_trace: changes nothing that is there but leaves something behind, so a read-only profile refuses it too.
     """
@@ -28,6 +29,7 @@ class Action:
     command: str = ""
     changes: bool = False
     area: str = "screen"
+    verb: str = ""
     where: str = MAIN
     needs_link: bool = False
     leaves_trace: bool = False
@@ -61,6 +63,7 @@ ACTIONS: tuple[Action, ...] = (
         "Check the patch; apply or revert it from there",
         "hsconsole patch check",
         area="patch",
+        verb="check",
         needs_link=True,
     ),
     Action(

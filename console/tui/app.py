@@ -17,7 +17,7 @@ from console.errors import LinkLost, OperatorError
 from console.link import LinkPhase
 from console.operations import calls
 from console.tui import themes
-from console.tui.act import Actor
+from console.tui.act import Actor, StepDone
 from console.tui.availability import why_not
 from console.tui.clipboard import put
 from console.tui.clock import Clock, SystemClock
@@ -220,11 +220,14 @@ class HsConsoleApp(App[None]):
         reason = self.why_not(action)
         if reason:
             self.notify(line(reason, 300), title=BY_ID[action].label, severity="warning", markup=False)
-            return
-        if BY_ID[action].changes or BY_ID[action].leaves_trace:
+        elif BY_ID[action].changes or BY_ID[action].leaves_trace:
             self._actor.begin(BY_ID[action])
         else:
-            getattr(self, f"_do_{action.replace('.', '_')}")()
+            own = getattr(self, f"_do_{action.replace('.', '_')}", self._belongs_elsewhere)
+            own()
+
+    def _belongs_elsewhere(self) -> None:
+        self.notify("That belongs to another screen: esc goes back to it.", markup=False)
 
     def copy(self, text: str) -> None:
         put(self, text)
@@ -249,6 +252,11 @@ class HsConsoleApp(App[None]):
     def _do_quit(self) -> None:
         if self._actor.may_leave():
             self.exit()
+
+    @on(StepDone)
+    def _add_step(self, event: StepDone) -> None:
+        event.run.steps.append(event.step)
+        self.look()
 
     @on(DumpTable.Opened)
     def _open_request(self, event: DumpTable.Opened) -> None:

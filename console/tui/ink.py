@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textual.content import Content
+from textual.content import Content, Span
 
 from remote.wire.dumps import DumpState
 from remote.wire.plan import Verdict
@@ -71,6 +71,12 @@ def split_bar(parts: tuple[tuple[float, str], ...], width: int) -> Content:
         pieces.append(("━" * taken, style))
         left -= taken
     return Content.assemble(*pieces, ("━" * left, TRACK))
+
+
+def faded(content: Content) -> Content:
+    """`content` in one muted colour, but for what draws by being darker still."""
+    drawn = [span for span in content.spans if span.style in (TRACK, BAR_OTHER)]
+    return Content(content.plain, [Span(0, len(content), MUTED), *drawn])
 
 
 def sparkline(values: tuple[float, ...], highest: float, style: str = MUTED) -> Content:

@@ -29,7 +29,7 @@ class ActionCommands(Provider):
     def _entries(self) -> list[tuple[str, str, Any]]:
         console = cast(Console, self.app)
         entries: list[tuple[str, str, Any]] = [
-            (f"{action.area}: {action.label}", _words(action, console), partial(self._use, action))
+            (f"{action.area}: {action.verb or action.label}", _words(action, console), partial(self._use, action))
             for action in ACTIONS
             if action.where in OFFERED and action.id != "back"
         ]

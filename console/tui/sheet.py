@@ -15,7 +15,7 @@ Lines = list[Content]
 
 
 def heading(title: str) -> Lines:
-    return [Content(), Content.styled(title, ink.STRONG)]
+    return [Content(), Content.styled(f"  {title}", ink.STRONG)]
 
 
 def hang(head: Content, body: Content, width: int) -> Lines:

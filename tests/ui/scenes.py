@@ -10,10 +10,10 @@ from console.config.profile import Container, Dump, Profile, Proxmox, Server
 from console.errors import HostKeyChanged
 from console.link import LinkPhase
 from console.tui.app import HsConsoleApp
-from remote.wire.dumps import DumpCounts, DumpRow, DumpsChange, DumpState
+from remote.wire.dumps import DumpCounts, DumpDetail, DumpFile, DumpRow, DumpsChange, DumpState, DumpTest
 from remote.wire.patch import MarkedLine, PatchState, PatchStatus
-from remote.wire.plan import Check, Verdict
-from remote.wire.server import LoadProgress, LogLines, Phase, ProcessInfo, ServerState
+from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
+from remote.wire.server import LoadProgress, LogLines, Phase, Preflight, ProcessInfo, ServerState
 from remote.wire.telemetry import Gpu, GpuSnapshot, ShmSnapshot
 from tests.ui.fake_link import FakeLink, FrozenClock
 
@@ -252,10 +252,6 @@ def stopped(link: FakeLink) -> None:
     link.say(dumps=NO_DUMPS)
 
 
-def lost(link: FakeLink) -> None:
-    ready(link)
-
-
 def one_lost_gpu(link: FakeLink) -> None:
     ready(link)
     link.say(gpus=gpus(8, lost=5))
@@ -303,3 +299,179 @@ def hostile(link: FakeLink) -> None:
         dumps=DumpsChange(NOW, True, bad_rows, (), DumpCounts(1, 1, 4, (HOSTILE,), 1), HOSTILE),
         log=LogLines((HOSTILE, ten_mb, HOSTILE, "Ж" * 3000), HOSTILE, HOSTILE),
     )
+
+
+PREFLIGHT = Preflight(
+    (
+        Check("interpreter", OK, "/root/ml-env/bin/python3 has sglang 0.5.9"),
+        Check("patch", OK, "applied, version 3"),
+        Check("port 8000", OK, "free, by a bind test on 0.0.0.0 and [::]"),
+        Check("/dev/shm", WARN, "61 GB of 541 GB left", "Take the dumps away before a long run."),
+        Check("GPUs", OK, "8 free"),
+        Check("model", OK, "/models/Kimi-K2.5, 163 shards"),
+        Check("flags", UNKNOWN, "--enable-mixed-chunk is not known to 0.5.9"),
+    )
+)
+PREFLIGHT_BAD = Preflight(
+    (
+        Check(
+            "interpreter",
+            BAD,
+            "/usr/bin/python3: No module named sglang.launch_server",
+            "/root/ml-env/bin/python3 has sglang 0.5.9: set container.python to it.",
+        ),
+        Check("port 8000", BAD, "held by pid 991, jupyter-lab, user ana", "Not ours: ask ana, or choose another port."),
+        *PREFLIGHT.checks[3:],
+    )
+)
+START = Plan(
+    "server.start",
+    "Start the server",
+    needed=True,
+    steps=(
+        Step("look again: port, patch, room"),
+        Step(
+            "launch SGLang, detached",
+            "setsid -f env SGLANG_HS_DUMP_DIR=/dev/shm/sglang_hs SGLANG_HS_DUMP_LAYERS=3,31,59 /root/ml-env/bin/python3"
+            " -m sglang.launch_server --model-path /models/Kimi-K2.5 --tp 8 --port 8000 --disable-cuda-graph"
+            " --disable-radix-cache --api-key ***",
+        ),
+        Step("keep its pid and start time"),
+    ),
+    notes=("The load takes about 12 minutes; it goes on when this console leaves.",),
+)
+STOP = Plan(
+    "server.stop",
+    "Stop the server",
+    needed=True,
+    steps=(
+        Step("ask pid 48213 to end", "kill -TERM 48213"),
+        Step("end its process group after 30 s", "kill -TERM -- -48213"),
+        Step("kill what is left", "kill -KILL 48213 48301 48302"),
+    ),
+    losses=("4 running and 12 queued requests are lost.", "A new start loads for about 12 minutes."),
+    basis={"pid": 48213, "start_ticks": 9},
+)
+NOT_NEEDED = Plan("server.stop", "Stop the server", needed=False, notes=("No process, and port 8000 is free.",))
+APPLY = Plan(
+    "patch.apply",
+    "Apply the patch, version 3",
+    needed=True,
+    steps=(
+        Step("keep the original", "cp deepseek_v2.py ~/.local/state/hsconsole/originals/1b7de0c2"),
+        Step("write deepseek_v2.py whole"),
+        Step("copy the dumper beside sglang"),
+    ),
+    diff="""--- deepseek_v2.py
++++ deepseek_v2.py
+@@ -23,6 +23,9 @@
+ import torch
+ import torch.nn.functional as F
++# hsconsole: begin
++_hs_dump = _hs_load()  # _HS_DUMP
++# hsconsole: end
+ from torch import nn
+-x = 1
+ from transformers import PretrainedConfig
+""",
+)
+STOP_STEPS = (
+    StepResult("ask pid 48213 to end", True, "it ended", 3.2),
+    StepResult("end its process group after 30 s", True, "nothing left to end", 0.0),
+    StepResult("kill what is left", True, "nothing left to kill", 0.0),
+)
+STOPPED_WELL = Outcome(
+    "server.stop",
+    True,
+    "The server is gone.",
+    (
+        Check("processes", OK, "none of the server's"),
+        Check("port 8000", OK, "free, by a bind test"),
+        Check("GPU memory", OK, "back at its baseline of 0.6 GiB"),
+    ),
+)
+STOPPED_BADLY = Outcome(
+    "server.stop",
+    False,
+    "The server is not gone.",
+    (
+        Check("processes", OK, "none of the server's"),
+        Check("port 8000", BAD, "held by pid 991", "Look at who that is: hsconsole server status"),
+    ),
+)
+TEST_STEPS = (
+    StepResult("send ids 1…10", True, "HTTP 200", 0.2),
+    StepResult("wait for the dump", True, "req_1287", 0.4),
+    StepResult("check it", True, "", 0.1),
+)
+TESTED = DumpTest(
+    True,
+    "hsc-test-7f3a",
+    0.7,
+    1287,
+    (
+        Check("tokens", OK, "10 of 10"),
+        Check("hidden size", OK, "7168"),
+        Check("layers", OK, "3, 31, 59"),
+        Check("files", OK, "5 files, 143,360 bytes of payload each"),
+        Check("values", OK, "finite, not constant"),
+    ),
+)
+DETAIL = DumpDetail(
+    DumpRow(1282, DumpState.CORRUPT, NOW - 130, 10, 579_980, (3, 31, 59), "s-001282", "aux_2.pt: NaN in row 7"),
+    "/dev/shm/sglang_hs/req_1282",
+    {
+        "num_tokens": 10,
+        "hidden_size": 7168,
+        "num_aux_layers": 3,
+        "captured_at_layers": [3, 31, 59],
+        "counter": 1282,
+        "timestamp": 1771958433.3917341,
+        "schema": 3,
+        "rid": "s-001282",
+        "dtype": "bfloat16",
+        "files": {},
+        "sglang_version": "0.5.9",
+        "tp_rank": 0,
+        "tp_size": 8,
+    },
+    (
+        DumpFile("aux_0.pt", 144_859, 143_360, 143_360, "bfloat16", (10, 7168)),
+        DumpFile("aux_1.pt", 144_859, 143_360, 143_360, "bfloat16", (10, 7168)),
+        DumpFile("aux_2.pt", 144_859, 143_360, 143_360, "bfloat16", (10, 7168), "NaN in row 7"),
+        DumpFile("final.pt", 72_430, 71_680, 143_360, "bfloat16", (10, 7168)),
+        DumpFile("input_ids.pt", 1_300, 80, 80, "int64", (10,)),
+    ),
+    (
+        Check("tokens", OK, "10 rows, 10 ids"),
+        Check("files", BAD, "final.pt holds 71,680 bytes of 143,360", "The file is cut: this request can't be used."),
+        Check("finite", BAD, "aux_2.pt: NaN in row 7"),
+        Check("layers", OK, "3, 31, 59"),
+    ),
+)
+
+
+def answering(link: FakeLink) -> None:
+    """Ready, and every question has an answer."""
+    ready(link)
+    link.answers.update(
+        {
+            "server.preflight": PREFLIGHT,
+            "plan server.start": START,
+            "plan server.stop": STOP,
+            "plan patch.apply": APPLY,
+            "plan patch.revert": Plan("patch.revert", "Revert the patch", True, diff=APPLY.diff),
+            "run server.stop": STOPPED_WELL,
+            "run server.start": Outcome("server.start", True, "It loads: pid 48213."),
+            "run patch.apply": Outcome("patch.apply", True, "Applied."),
+            "dumps.test": TESTED,
+            "dumps.show": DETAIL,
+        }
+    )
+    link.steps.update({"run server.stop": list(STOP_STEPS), "dumps.test": list(TEST_STEPS)})
+
+
+def blocked(link: FakeLink) -> None:
+    """A start that the preflight warns of."""
+    answering(link)
+    link.answers["server.preflight"] = PREFLIGHT_BAD

@@ -34,15 +34,15 @@ class HelpScreen(Sheet[None]):
                     lines += self._action(action, width)
             if place == MAIN:
                 for key, words in MOVES:
-                    lines.append(Content.assemble(cells(Content.styled(f"  {key}", ink.KEY), 14), words))
+                    lines.append(Content.assemble(cells(Content.styled(f"    {key}", ink.KEY), 16), words))
             if place == ANYWHERE:
-                lines.append(Content.assemble(cells(Content.styled("  ctrl+p", ink.KEY), 14), "every action by name"))
+                lines.append(Content.assemble(cells(Content.styled("    ctrl+p", ink.KEY), 16), "every action by name"))
         return lines
 
     def _action(self, action: Action, width: int) -> list[Content]:
         reason = self.console.why_not(action.id)
         head = Content.assemble(
-            cells(Content.styled(f"  {KEYS.get(action.key, action.key)}", ink.MUTED if reason else ink.KEY), 14),
+            cells(Content.styled(f"    {KEYS.get(action.key, action.key)}", ink.MUTED if reason else ink.KEY), 16),
             cells(Content.styled(action.label, ink.MUTED if reason else ink.PLAIN), 14),
             "  ",
         )
@@ -51,5 +51,5 @@ class HelpScreen(Sheet[None]):
             words += Content.styled(f"  {action.command}", ink.MUTED)
         lines = hang(head, words, width)
         if reason and action.id != "link.retry":
-            lines += hang(Content(" " * 30), plain(f"not now: {reason}", ink.WARN), width)
+            lines += hang(Content(" " * 32), plain(f"not now: {reason}", ink.WARN), width)
         return lines

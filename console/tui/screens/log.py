@@ -46,7 +46,8 @@ class LogScreen(Page[None]):
         if view.following:
             state = Content.styled(f"{count(len(picture.log.lines))} lines · following", ink.GOOD)
         else:
-            state = Content.styled(f"paused · +{count(view.missed)} lines · f follows", ink.WARN)
+            missed = f" · +{count(view.missed)} lines" if view.missed else ""
+            state = Content.styled(f"paused{missed} · f follows", ink.WARN)
         self.query_one("#sheet-title", Static).update(
             rule("Log", self.size.width, said=path, right=state, stale=picture.stale)
         )

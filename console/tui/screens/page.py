@@ -74,6 +74,12 @@ class Dialog(Page[Result], ModalScreen[Result]):
 
     BINDINGS: ClassVar[list[BindingType]] = keys("back")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A question is answered or left; it has no other ways out."""
+        if action == "do" and parameters and parameters[0] in ("help", "quit"):
+            return False
+        return super().check_action(action, parameters)
+
 
 class Sheet(Page[Result], Generic[Result]):
     """A page of text under the header. Subclasses say what it says."""

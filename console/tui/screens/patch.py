@@ -72,7 +72,7 @@ def status_lines(status: PatchStatus, width: int) -> list[Content]:
     version = f", version {line(status.version, 20)}" if status.version and status.state is PatchState.APPLIED else ""
     lines = [Content.styled(f"  {sign} {words}{version}", f"bold {style}"), *sentences([status.summary], width, " ")]
     lines += [Content(), *check_lines(status.depths, width)]
-    lines += heading("  Where")
+    lines += heading("Where")
     lines += pair("SGLang", status.sglang_version or "none", width)
     lines += pair("recipe", status.family or "none fits", width)
     lines += pair("Python", status.python, width)
@@ -82,9 +82,9 @@ def status_lines(status: PatchStatus, width: int) -> list[Content]:
     if status.original_sha256 and status.original_sha256 != status.file_sha256:
         lines += pair("original", status.original_sha256, width, style=ink.MUTED)
     if status.notes:
-        lines += [*heading("  Notes"), *sentences(status.notes, width)]
+        lines += [*heading("Notes"), *sentences(status.notes, width)]
     if status.lines:
-        lines += heading(f"  Marked lines: {len(status.lines)}")
+        lines += heading(f"Marked lines: {len(status.lines)}")
         lines += [
             Content.assemble((f"  {marked.number:>6}  ", ink.MUTED), plain(marked.text, longest=300))
             for marked in status.lines

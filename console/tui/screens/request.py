@@ -61,10 +61,10 @@ class RequestScreen(Sheet[None]):
             return [Content(), Content.styled(words, ink.MUTED), *pair("was at", self.detail.path, width)]
         lines = [Content(), self._verdict(self.detail), *pair("path", self.detail.path, width)]
         if self.detail.checks:
-            lines += [*heading("  Checks"), *check_lines(self.detail.checks, width)]
+            lines += [*heading("Checks"), *check_lines(self.detail.checks, width)]
         if self.detail.files:
-            lines += [*heading("  Files"), *file_lines(self.detail.files, width)]
-        return [*lines, *heading("  Metadata"), *meta_lines(self.detail, width)]
+            lines += [*heading("Files"), *file_lines(self.detail.files, width)]
+        return [*lines, *heading("Metadata"), *meta_lines(self.detail, width)]
 
     def _verdict(self, detail: DumpDetail) -> Content:
         row = detail.row

@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
+from console.text import span
 from console.tui import ink
 from console.tui.format import clock
 from console.tui.run import Run
@@ -39,7 +40,8 @@ class RunScreen(Sheet[None]):
             under_way = index == 0
             sign, style = ("▸", ink.KEY) if under_way else ("·", ink.MUTED)
             lines.append(Content.assemble(("  " + sign, style), "  ", plain(waiting.title, style, 200)))
-        return [*lines, Content(), *self._end(width)]
+        gap = [Content()] if len(lines) > 1 else []
+        return [*lines, *gap, *self._end(width)]
 
     def _end(self, width: int) -> list[Content]:
         run = self.run
@@ -50,10 +52,10 @@ class RunScreen(Sheet[None]):
             return error_lines(run.error, width)
         sign, style = ("✓", ink.GOOD) if run.ok else ("✗", ink.BAD)
         summary = hang(Content.styled(f"  {sign} ", f"bold {style}"), plain(run.summary, f"bold {style}", 1000), width)
-        took = Content.styled(f"    in {clock(run.ended - run.started)}", ink.MUTED)
+        took = Content.styled(f"    in {span(run.ended - run.started)}", ink.MUTED)
         lines = [*summary, took]
         if run.checks:
-            lines += [*heading("  Second look"), *check_lines(run.checks, width)]
+            lines += [*heading("Second look" if run.planned else "Checks"), *check_lines(run.checks, width)]
         if isinstance(run.result, DumpTest) and run.result.number is not None:
             lines += [Content(), Content.assemble("  ", ("↵", f"bold {ink.KEY}"), f" open req_{run.result.number}")]
         return lines

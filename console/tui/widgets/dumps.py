@@ -72,7 +72,7 @@ class DumpTable(ScrollView, can_focus=True):
         self.dumps = picture.dumps
         self.selected: int | None = None
         self._index = 0  # of the selected row when it was last looked at
-        self._lines: tuple[str, ...] = ()
+        self._lines: tuple[Content, ...] = ()
         self._rid = 8  # cells of the longest rid seen so far: columns never jump back
 
     @property
@@ -94,8 +94,8 @@ class DumpTable(ScrollView, can_focus=True):
             self.scroll_to(y=self.scroll_offset.y + self._index - before, animate=False, force=True, immediate=True)
         elif self.selected is None:
             self.scroll_to(y=0, animate=False, force=True, immediate=True)
-        lines = tuple(self._words(y).plain for y in range(1, self.size.height))
-        if lines != self._lines:
+        lines = tuple(self._words(y) for y in range(1, self.size.height))
+        if len(lines) != len(self._lines) or not all(map(Content.is_same, lines, self._lines)):
             self._lines = lines
             self.refresh()
 
@@ -194,7 +194,7 @@ class DumpTable(ScrollView, can_focus=True):
             for column, width in layout(self.size.width, self._rid)
         ]
         row = Content(" ") + Content(" " * GAP).join(parts)
-        return row if self.picture.stale is None else Content.styled(row.plain, ink.MUTED)
+        return row if self.picture.stale is None else ink.faded(row)
 
 
 def layout(width: int, rid: int) -> list[tuple[Column, int]]:

@@ -39,9 +39,11 @@ class Header(Painted):
     def paint(self, width: int) -> Content:
         inner = width - 2
         first = spread(self._place(), self._labels(), inner)
-        second = spread(patch_words(self.picture, short=width < 100), server_words(self.picture), inner)
+        second = spread(
+            patch_words(self.picture, short=width < 100), server_words(self.picture, short=width < 70), inner
+        )
         if self.picture.stale is not None:
-            second = Content.styled(second.plain, ink.MUTED)
+            second = ink.faded(second)
         return Content("\n").join(Content(" ") + row + " " for row in (first, second))
 
     def _place(self) -> Content:
@@ -99,8 +101,8 @@ def patch_words(picture: Picture, *, short: bool) -> Content:
     return head + "  " + Content("" if short else "  ").join(signs)
 
 
-def server_words(picture: Picture) -> Content:
-    """`server ● ready 2:14:07  sglang 0.5.9  :8000`."""
+def server_words(picture: Picture, *, short: bool) -> Content:
+    """`server ● ready 2:14:07  sglang 0.5.9  :8000`. short: without the release."""
     server = picture.server
     head = Content.styled("server ", ink.MUTED)
     if server is None:
@@ -109,7 +111,7 @@ def server_words(picture: Picture) -> Content:
     head += Content.styled(f"{sign} {server.phase.value}", style)
     if server.age is not None and server.phase is not Phase.STOPPED:
         head += f" {clock(server.age + picture.server_elapsed())}"
-    version = f"  sglang {line(server.sglang_version, 20)}" if server.sglang_version else ""
+    version = f"  sglang {line(server.sglang_version, 20)}" if server.sglang_version and not short else ""
     return head + Content.styled(f"{version}  :{server.port}", ink.MUTED)
 
 

@@ -52,20 +52,12 @@ class Panel(Painted):
     def body(self, width: int) -> list[Content]:
         raise NotImplementedError
 
-    def summary(self) -> Content:
-        """What stands at the right end of the rule."""
-        return Content()
-
     def paint(self, width: int) -> Content:
-        lines = [rule(self.title(), width, right=self.summary(), stale=self.picture.stale), *self.body(width)]
-        return Content("\n").join(dim(lines, self.picture.stale))
-
-
-def dim(lines: list[Content], stale: float | None) -> list[Content]:
-    """All but the first line, the rule, in one muted colour where the picture is stale."""
-    if stale is None:
-        return lines
-    return [lines[0], *(Content.styled(content.plain, ink.MUTED) for content in lines[1:])]
+        stale = self.picture.stale
+        lines = self.body(width)
+        if stale is not None:
+            lines = [ink.faded(content) for content in lines]
+        return Content("\n").join([rule(self.title(), width, stale=stale), *lines])
 
 
 def rule(

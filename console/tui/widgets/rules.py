@@ -29,6 +29,8 @@ class DumpsRule(Painted):
         if dumps.needle:
             right = Content.styled(f"{count(len(dumps))} match {line(dumps.needle, 30)!r}", ink.KEY)
         said = Content(" · ").join(parts) if self.picture.dumps_seen else Content()
+        if self.picture.stale is not None:
+            said = ink.faded(said)
         return rule("Dumps", width, said=said, right=right, stale=self.picture.stale)
 
 
