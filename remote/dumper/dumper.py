@@ -26,17 +26,17 @@ _REQUEST_OVERHEAD = 64 << 10  # bounds the number of waiting requests, however s
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """What is asked of SGLang once, when the model first runs. problem: why nothing of it can be dumped."""
+    """What is asked of SGLang once, when the model first runs. writes: one process of a replica does.
 
+    problem: why nothing of this server can be dumped.
+    """
+
+    writes: bool
     tp_rank: int
     tp_size: int
     hidden_size: int
     rule: ChunkRule
     problem: Optional[Problem]
-
-    @property
-    def writes(self) -> bool:
-        return self.tp_rank == 0
 
 
 class Dumper:
@@ -90,7 +90,8 @@ class Dumper:
             if self._server is None:
                 rank, size = release.tp_rank_and_size()
                 problem = self._problem or refusal.of_server(model, self._layers)
-                self._server = Server(rank, size, int(model.config.hidden_size), chunk_rule(), problem)
+                writes = rank == 0 and release.pp_rank_and_size(model)[0] == 0
+                self._server = Server(writes, rank, size, int(model.config.hidden_size), chunk_rule(), problem)
                 if problem is not None:
                     log.say(f"REFUSED: {problem.cause}: {problem.detail}")
                     self._stats.refused(problem.cause)

@@ -8,6 +8,7 @@ from typing import Any, Optional
 import torch
 
 from .archive import Tensor
+from .problem import DumpFailure, Problem
 
 _side_streams: dict[Any, Any] = {}
 
@@ -15,10 +16,11 @@ _side_streams: dict[Any, Any] = {}
 def keep(tensor: Any, rows: int) -> Any:
     """The first `rows` rows, copied on the tensor's device and in its stream: later kernels may reuse the original.
 
-    Rows beyond are padding. Raises ValueError when there are fewer.
+    Rows beyond are padding. Raises DumpFailure when there are fewer.
     """
     if tensor.shape[0] < rows:
-        raise ValueError(f"{tensor.shape[0]} rows where the batch has {rows}: tokens are scattered across ranks")
+        detail = f"{tensor.shape[0]} rows where the batch has {rows}"
+        raise DumpFailure(Problem("the states of this pass are scattered across ranks", detail))
     return tensor.detach()[:rows].clone(memory_format=torch.contiguous_format)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from .problem import Problem
-from .release import MISSING, option, pp_size
+from .release import MISSING, option, pp_rank_and_size
 
 QUIET_MODES = frozenset({"DECODE", "IDLE", "DUMMY_FIRST", "PREBUILT"})  # nothing is prefilled in these
 
@@ -18,7 +18,7 @@ def of_server(model: Any, layers: Sequence[int]) -> Optional[Problem]:
     if beyond:
         detail = f"this model has layers 0 to {there - 1}; SGLANG_HS_DUMP_LAYERS asks for {beyond}"
         return Problem("the model has no such layer", detail)
-    if pp_size(model) > 1:
+    if pp_rank_and_size(model)[1] > 1:
         return Problem(
             "pipeline parallelism can not be dumped", "each stage has only its own layers. Start without --pp-size"
         )

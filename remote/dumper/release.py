@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 from typing import Any, Optional
 
 # where an option that is in effect can be read, newest release first; each is tried until one knows it
@@ -19,20 +20,21 @@ MISSING = object()
 
 
 def version() -> str:
-    found = _attribute("sglang.version", "__version__")
-    return found if isinstance(found, str) else "unknown"
+    with contextlib.suppress(ImportError):
+        return str(importlib.import_module("sglang.version").__version__)
+    return "unknown"
 
 
 def tp_rank_and_size() -> tuple[int, int]:
     """Of the tensor-parallel group of this process. Raises when the release does not tell."""
-    state = importlib.import_module("sglang.srt.distributed.parallel_state")
+    state = sys.modules["sglang.srt.distributed.parallel_state"]
     return state.get_tensor_model_parallel_rank(), state.get_tensor_model_parallel_world_size()
 
 
-def pp_size(model: Any) -> int:
-    """Pipeline stages; releases without them have one."""
+def pp_rank_and_size(model: Any) -> tuple[int, int]:
+    """This process's pipeline stage and how many there are; releases without stages have one."""
     group = getattr(model, "pp_group", None)
-    return getattr(group, "world_size", 1)
+    return getattr(group, "rank_in_group", 0), getattr(group, "world_size", 1)
 
 
 def option(name: str) -> Any:
@@ -51,7 +53,5 @@ def option(name: str) -> Any:
 
 
 def _attribute(module: str, name: str) -> Optional[Any]:
-    try:
-        return getattr(importlib.import_module(module), name, None)
-    except ImportError:
-        return None
+    """Of a module that the server imported by itself: one that it did not, holds nothing that is in effect."""
+    return getattr(sys.modules.get(module), name, None)

@@ -1,0 +1,164 @@
+"""The dumper in a real server, against transformers; and its hooks with real tensors."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.client import AgentClient, connect
+from console.demo.stage import Stage
+from console.operations import calls, follow
+from remote.wire.server import Phase
+
+HERE = Path(__file__).parent
+LIMIT = 1e-5  # relative error in fp32
+CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "dumper_cases.py").read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def outcomes(engine_python: Path) -> dict[str, str]:
+    command = [engine_python, HERE / "dumper_cases.py", HERE.parents[1]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hooks(outcomes: dict[str, str], name: str) -> None:
+    assert not outcomes[name], outcomes[name]
+
+
+class Server:
+    """A running server that dumps. act: run an action of the product on it."""
+
+    def __init__(self, agent: AgentClient, stage: Stage) -> None:
+        self.agent = agent
+        self.stage = stage
+        self.folder = Path(stage.profile.dump.folder)
+        self.port = stage.profile.server.port
+
+    def act(self, action: str) -> None:
+        plan = calls.plan(self.agent, action)
+        outcome = calls.run(self.agent, self.stage.profile, plan, lambda step: None)
+        assert outcome.ok, outcome
+
+    def start(self) -> None:
+        self.act("server.start")
+        state = follow.until_ready(self.agent, lambda state: None)
+        assert state.phase is Phase.READY, state
+
+    def ask(self, rid: str, ids: list[int]) -> None:
+        body = {"input_ids": ids, "rid": rid, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
+        url = f"http://127.0.0.1:{self.port}/generate"
+        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            assert json.load(answer)["meta_info"]["prompt_tokens"] == len(ids)
+
+    def ask_all(self, prompts: dict[str, list[int]], at_once: int) -> None:
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(self.ask, prompts, prompts.values()))
+
+    def metas(self) -> dict[str, dict[str, Any]]:
+        """rid → metadata of all that is done."""
+        read = [json.loads((done.parent / "meta.json").read_text()) for done in self.folder.glob("req_*/done")]
+        assert len({meta["rid"] for meta in read}) == len(read)
+        return {meta["rid"]: meta for meta in read}
+
+
+@pytest.fixture(scope="module")
+def server(stage: Stage) -> Iterator[Server]:
+    agent = connect(stage.profile)
+    made = Server(agent, stage)
+    try:
+        made.act("patch.apply")
+        made.start()
+        yield made
+    finally:
+        for action in ("server.stop", "patch.revert"):
+            plan = calls.plan(agent, action)
+            if plan.needed:
+                calls.run(agent, stage.profile, plan, lambda step: None)
+        agent.close()
+
+
+def prompts(name: str, count: int, longest: int) -> dict[str, list[int]]:
+    dice = random.Random(name)
+    return {f"{name}-{k}": [dice.randrange(2, 512) for _ in range(dice.randint(1, longest))] for k in range(count)}
+
+
+def wait_for(what: str, seen: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < deadline, f"no {what} after {seconds:.0f} s"
+        time.sleep(0.05)
+
+
+def test_every_request_of_a_crowd_has_its_own_right_states(server: Server) -> None:
+    sent = prompts("crowd", 32, 600)
+    server.ask_all(sent, 16)
+    wait_for("32 dumps", lambda: len(list(server.folder.glob("req_*/done"))) == 32)
+    command = [server.stage.engine.python, HERE / "reference.py", server.stage.engine.model, server.folder]
+    environment = {**os.environ, **server.stage.profile.server.env}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    compared = json.loads(done.stdout)
+    assert {found["rid"]: found["ids"] for found in compared.values()} == sent
+    assert {name for found in compared.values() for name in found["errors"]} == {"aux_0", "aux_1", "aux_2", "final"}
+    assert max(error for found in compared.values() for error in found["errors"].values()) <= LIMIT
+
+
+def test_a_hundred_at_once_are_a_hundred_dumps(server: Server) -> None:
+    before = set(server.metas())
+    sent = prompts("hundred", 100, 60)
+    server.ask_all(sent, 100)
+    wait_for("100 dumps", lambda: len(set(server.metas()) - before) == 100)
+    metas = server.metas()
+    assert {rid: metas[rid]["num_tokens"] for rid in sent} == {rid: len(ids) for rid, ids in sent.items()}
+    assert not list(server.folder.glob("req_*/error"))
+
+
+def test_a_deleted_folder_costs_no_request_and_no_number(server: Server) -> None:
+    server.ask("before", [5, 6, 7])
+    wait_for("dump", lambda: "before" in server.metas())
+    number = server.metas()["before"]["counter"]
+    shutil.rmtree(server.folder)
+    server.ask("after", [5, 6, 7])
+    wait_for("dump", lambda: "after" in server.metas())
+    assert server.metas()["after"]["counter"] == number + 1
+
+
+def test_killed_while_it_writes_nothing_false_stays_and_numbers_go_on(server: Server) -> None:
+    (loaded,) = {path.parent for path in server.folder.glob(".loaded/*.json")} or {server.folder / ".loaded"}
+    assert loaded.exists(), "what is loaded is told again after the folder was deleted"
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        for rid, ids in prompts("killed", 60, 600).items():
+            pool.submit(server.ask, rid, ids)
+        wait_for("first dump", lambda: any(rid.startswith("killed") for rid in server.metas()))
+        for process in calls.server_state(server.agent).processes:
+            if process.ours:
+                os.kill(process.pid, signal.SIGKILL)
+    for request in server.folder.glob("req_*"):
+        files = json.loads((request / "meta.json").read_text())["files"]
+        assert (request / "done").exists()
+        assert all((request / name).stat().st_size == record["bytes"] for name, record in files.items())
+    highest = max(meta["counter"] for meta in server.metas().values())
+    wait_for("end", lambda: calls.server_state(server.agent).phase in (Phase.CRASHED, Phase.STOPPED))
+    server.start()
+    assert not list(server.folder.glob(".req_*")), "leftovers of the dead are removed"
+    server.ask("again", [8, 9])
+    wait_for("dump", lambda: "again" in server.metas())
+    assert server.metas()["again"]["counter"] > highest
