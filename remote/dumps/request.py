@@ -11,7 +11,7 @@ from remote.wire.dumps import DumpRow, DumpState, DumpTest
 from remote.wire.plan import Check, StepResult, Verdict
 from remote.wire.target import Target
 
-from . import checks
+from . import checks, why
 from .dump import Dump
 from .generate import Answer, Generate
 from .search import Search
@@ -123,27 +123,8 @@ def _prompt(answer: Answer) -> Check:
 
 
 def _missing(target: Target, search: Search) -> Check:
-    """No dump: what is known about the reasons, likeliest first."""
-    folder = target.dump_dir
+    """The check of a dump that did not come."""
     found = f"the server answered, but no dump of this request came within {DUMP_S:.0f} s"
     if search.others:
         found += f"; {search.others} dumps of other requests did"
-    if not os.path.isdir(folder):
-        cause = f"{folder} does not exist: the server runs without SGLANG_HS_DUMP_DIR={folder}, or unpatched."
-    elif not _loaded(folder):
-        cause = (
-            f"No running process says in {folder}/.loaded that it loaded the patch: is it applied? Restart the server."
-        )
-    else:
-        cause = "The patch is loaded: look for its errors in the server's log."
-    graphs = "A prefill inside a CUDA graph runs no Python: start with --disable-cuda-graph."
-    return Check("dump", Verdict.BAD, found, f"{cause} {graphs}")
-
-
-def _loaded(folder: str) -> bool:
-    """Whether a process that lives says that it loaded the patch."""
-    try:
-        pids = [name.partition(".")[0] for name in os.listdir(os.path.join(folder, ".loaded"))]
-    except OSError:
-        return False
-    return any(pid.isdigit() and os.path.isdir(f"/proc/{pid}") for pid in pids)
+    return Check("dump", Verdict.BAD, found, why.no_dump(target.dump_dir))

@@ -50,7 +50,7 @@ def examine(folder: str, name: str) -> Optional[DumpRow]:
     changed = max([status.st_mtime, *(entry.st_mtime for entry in found.values())])
     row = DumpRow(number, DumpState.WRITING, changed, size=sum(sizes.values()))
     if "error" in found:
-        return dataclasses.replace(row, state=DumpState.ERROR, note=_cause(path))
+        return _told(row, metadata.read(path), DumpState.ERROR, _cause(path))
     if "done" not in found:
         return _unfinished(row, name)
     return _finished(row, path, sizes)
@@ -97,14 +97,19 @@ def _finished(row: DumpRow, path: str, sizes: dict[str, int]) -> DumpRow:
     problem = structure(meta, sizes)
     if problem and not os.path.isdir(path):
         return DumpRow(row.number, DumpState.GONE, row.at, note="taken away")
+    return _told(row, meta, DumpState.CORRUPT if problem else DumpState.COMPLETE, problem)
+
+
+def _told(row: DumpRow, meta: Meta, state: DumpState, note: str) -> DumpRow:
+    """`row` with what meta.json tells about it, as far as it tells."""
     return dataclasses.replace(
         row,
-        state=DumpState.CORRUPT if problem else DumpState.COMPLETE,
+        state=state,
         at=meta.timestamp or row.at,
         tokens=meta.num_tokens,
         layers=meta.captured_at_layers or (),
         rid=meta.rid,
-        note=problem,
+        note=note,
     )
 
 
