@@ -57,7 +57,9 @@ def start(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
         started = _launch(target, examined)
         detail = f"pid {started.pid}, log {started.log}"
         step(StepResult("Start the server, detached", True, detail, time.monotonic() - began))
-    time.sleep(SECOND_LOOK)
+    deadline = time.monotonic() + SECOND_LOOK
+    while time.monotonic() < deadline and processes.alive(started.identity):
+        time.sleep(0.1)
     return _second_look(target, started, step)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import threading
@@ -53,7 +54,13 @@ def last_lines(path: str, lines: int = MOST_LINES, most_bytes: int = TAIL_BYTES)
     found = splitter.feed(data) + splitter.flush()
     if size > most_bytes:
         found = found[1:]  # cut in the middle
-    return [line for line in found if not POLLS.search(line)][-max(0, min(lines, MOST_LINES)) :] if lines > 0 else []
+    return _last(found, lines)
+
+
+def _last(found: list[str], lines: int) -> list[str]:
+    """The last `lines` lines that are not about our own questions."""
+    wanted = (line for line in reversed(found) if not POLLS.search(line))
+    return list(itertools.islice(wanted, max(0, min(lines, MOST_LINES))))[::-1]
 
 
 def first_lines(path: str, most_bytes: int = TAIL_BYTES) -> list[str]:
@@ -96,8 +103,7 @@ class Follower:
         self._offset = max(0, size - TAIL_BYTES)
         cut = self._offset > 0
         found = [line for line, _ in self._read() if line is not None][cut:]
-        wanted = [line for line in found if not POLLS.search(line)]
-        return LogLines(tuple(wanted[-min(lines, MOST_LINES) :]) if lines > 0 else (), self.path)
+        return LogLines(tuple(_last(found, lines)), self.path)
 
     def look(self) -> LogLines:
         """What is new since the last look."""

@@ -69,7 +69,7 @@ def _declared(field: str, annotation: ast.expr) -> Iterator[str]:
         if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Name) and mark.func.id == "Arg":
             yield from _described(field, {keyword.arg: keyword.value for keyword in mark.keywords})
             return
-        if isinstance(mark, (ast.Constant, ast.JoinedStr, ast.BinOp)):
+        if isinstance(mark, (ast.Constant, ast.JoinedStr, ast.BinOp)):  # the help alone
             yield _spelled(field)
             return
 

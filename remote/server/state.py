@@ -24,7 +24,11 @@ from remote.wire.target import Target
 LOADED_LIMIT = 1 << 20  # bytes of a .loaded file
 LOADING_PAUSE, READY_PAUSE = 1.0, 2.0  # seconds between two looks
 LOG_END = 256 * 1024  # bytes of the log that are looked at
-UNWELL = {"T": "is stopped (SIGSTOP): kill -CONT lets it go on", "D": "is blocked in the kernel", "Z": "is dead"}
+UNWELL = {
+    "T": "is stopped (SIGSTOP): kill -CONT lets it go on",
+    "D": "is blocked in the kernel",
+    "Z": "has a dead main thread and live others",
+}
 
 
 def read(target: Target) -> ServerState:

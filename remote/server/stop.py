@@ -190,20 +190,19 @@ class _Ladder:
         return [identity.pid for identity in identities if processes.send(identity, number)]
 
     def _wait(self, seconds: float) -> None:
-        began = time.monotonic()
-        said = began
-        while True:
-            left = self.left()
-            passed = time.monotonic() - began
-            if not left or passed >= seconds:
-                break
+        """Until nobody is left, at most `seconds`; only a little for children once their parent has ended."""
+        began = said = parent_seen = time.monotonic()
+        left = self.left()
+        while left and time.monotonic() - began < seconds and time.monotonic() - parent_seen < ORPHAN_WAIT:
+            if self.found.parent is None or self.found.parent.pid in {process.pid for process in left}:
+                parent_seen = time.monotonic()
             if time.monotonic() - said >= REPORT_EVERY:
                 said = time.monotonic()
-                self._step(StepResult("Wait", True, f"{len(left)} left: {proof.names(left)}", passed))
+                self._step(StepResult("Wait", True, f"{len(left)} left: {proof.names(left)}", said - began))
             time.sleep(0.2)
-        self._step(
-            StepResult("Wait", not left, f"{len(left)} left: {proof.names(left)}" if left else "all ended", passed)
-        )
+            left = self.left()
+        detail = f"{len(left)} left: {proof.names(left)}" if left else "all ended"
+        self._step(StepResult("Wait", not left, detail, time.monotonic() - began))
 
 
 def _pids(pids: list[int]) -> str:

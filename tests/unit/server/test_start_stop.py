@@ -1,0 +1,298 @@
+"""Starting and stopping a stand-in for SGLang: detached, once, and nobody signalled who was not shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from remote import ports, processes
+from remote.server import launch, log, preflight, record, state, stop
+from remote.wire.codec import encode
+from remote.wire.errors import ChangedSincePlan, Refused
+from remote.wire.plan import Outcome, StepResult, Verdict
+from remote.wire.server import Phase
+from remote.wire.target import Target
+from tests.unit.server.conftest import StandIn, until
+
+LISTEN = """
+import socket, sys, time
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listens", flush=True)
+time.sleep(60)
+"""
+START = """
+import json, sys
+from remote.patch import operations
+from remote.server import launch
+from remote.wire.codec import decode
+from remote.wire.patch import PatchState, PatchStatus
+from remote.wire.target import Target
+applied = PatchStatus(PatchState.APPLIED, "python", "applied")
+operations.status = lambda target: applied
+target = decode(Target, json.loads(sys.argv[1]))
+print(launch.start(target, launch.plan(target).basis, print).ok)
+"""
+
+
+def start(target: Target) -> record.Record:
+    assert launch.start(target, launch.plan(target).basis, lambda _: None).ok
+    found = record.read(target.port)
+    assert found is not None
+    return found
+
+
+def stopped(target: Target) -> tuple[Outcome, list[StepResult]]:
+    steps: list[StepResult] = []
+    return stop.stop(target, stop.plan(target).basis, steps.append), steps
+
+
+def test_the_plan_shows_the_command_and_changes_nothing(stand_in: StandIn) -> None:
+    env = {**stand_in.target.env, "HF_TOKEN": "hunter2"}
+    flags = (*stand_in.target.flags, "--api-key=hunter3")
+    target = dataclasses.replace(stand_in.target, env=env, flags=flags)
+    plan = launch.plan(target)
+    command = plan.steps[0].command
+    assert plan.needed
+    assert f"{sys.executable} -m sglang.launch_server --model-path" in command
+    assert "SGLANG_HS_DUMP_LAYERS=3,31,59" in command
+    assert "hunter" not in repr(plan)
+    assert state.read(target).phase is Phase.STOPPED
+    assert not Path(record.log_path(target.port)).exists()
+
+
+def test_a_start_survives_and_is_recorded(stand_in: StandIn) -> None:
+    steps: list[StepResult] = []
+    outcome = launch.start(stand_in.target, launch.plan(stand_in.target).basis, steps.append)
+    assert outcome.ok
+    assert "loading" in outcome.summary
+    assert "ready" in outcome.summary  # only as what is still to come
+    assert [step.ok for step in steps] == [True, True]
+    known = record.read(stand_in.target.port)
+    assert known is not None
+    server = processes.alive(known.identity)
+    assert server is not None
+    assert server.session == server.pid  # no terminal, no channel
+    assert server.parent != os.getpid()
+    proc = Path(f"/proc/{server.pid}")
+    assert (proc / "fd" / "0").readlink() == Path("/dev/null")
+    assert (proc / "cwd").readlink() == Path("/")
+    assert {(proc / "fd" / n).readlink() for n in "12"} == {Path(known.log)}
+    assert Path(known.log).stat().st_mode & 0o077 == 0
+    assert "hsconsole starts: env" in log.tail(stand_in.target, 10).lines[0]
+
+
+def test_a_start_outlives_the_process_that_made_it(stand_in: StandIn) -> None:
+    target = json.dumps(encode(stand_in.target))
+    done = subprocess.run(
+        [sys.executable, "-c", START, target], capture_output=True, timeout=60, check=True, start_new_session=True
+    )
+    assert done.stdout.endswith(b"True\n")
+    stand_in.says("200")
+    assert stand_in.reaches(Phase.READY).processes[0].ours
+
+
+def test_a_running_server_needs_no_start_and_forbids_one(stand_in: StandIn) -> None:
+    plan = launch.plan(stand_in.target)
+    start(stand_in.target)
+    again = launch.plan(stand_in.target)
+    assert not again.needed
+    assert again.steps == ()
+    with pytest.raises(ChangedSincePlan, match="already runs"):
+        launch.start(stand_in.target, plan.basis, lambda _: None)
+
+
+def test_of_two_operators_one_wins_and_the_other_is_told_who(stand_in: StandIn) -> None:
+    basis = launch.plan(stand_in.target).basis
+    results: list[object] = []
+
+    def operator() -> None:
+        try:
+            results.append(launch.start(stand_in.target, basis, lambda _: None))
+        except Refused as error:
+            results.append(error)
+
+    operators = [threading.Thread(target=operator) for _ in range(2)]
+    for one in operators:
+        one.start()
+    for one in operators:
+        one.join(60)
+    won = [result for result in results if isinstance(result, Outcome)]
+    (lost,) = (result for result in results if isinstance(result, Refused))
+    assert len(won) == 1
+    assert record.who() in lost.what
+    assert (
+        len([p for p in processes.table().values() if processes.flag_value(p, "--port") == str(stand_in.target.port)])
+        == 1
+    )
+
+
+def test_the_lock_names_its_holder(stand_in: StandIn) -> None:
+    with record.lock(1, "is starting"), pytest.raises(Refused, match="is starting the server"), record.lock(1, "x"):
+        pass
+    with record.lock(1, "is stopping"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"flags": ("--device cpu", "--load-format dummy", "--enable-mixed-chunk")}, "refused: --enable-mixed-chunk"),
+        ({"flags": ("--device cpu", "--load-format dummy", "--disable-radix")}, None),
+        ({"flags": ("--device cpu", "--load-format dummy", "--disable-rdx-cache")}, "close: --disable-radix-cache"),
+        ({"flags": ("--device cpu",)}, "no weights"),
+        ({"model_path": "/no/such/model"}, "no such folder"),
+        ({"layers": (3, 31, 61)}, "layers 0 to 60"),
+        ({"python": "/usr/bin/no-such-python"}, "no such file"),
+        ({"host": "192.0.2.1"}, "192.0.2.1"),
+    ],
+)
+def test_what_would_fail_is_refused_in_words(stand_in: StandIn, change: dict[str, object], says: str | None) -> None:
+    target = dataclasses.replace(stand_in.target, **change)  # type: ignore[arg-type]
+    if says is None:
+        assert launch.plan(target).needed
+        return
+    with pytest.raises(Refused) as refused:
+        launch.plan(target)
+    assert says in refused.value.what
+    assert refused.value.remedy
+
+
+def test_a_change_after_the_plan_is_refused(stand_in: StandIn) -> None:
+    basis = launch.plan(stand_in.target).basis
+    other = dataclasses.replace(stand_in.target, layers=(1, 2))
+    with pytest.raises(ChangedSincePlan):
+        launch.start(other, basis, lambda _: None)
+    assert state.read(stand_in.target).phase is Phase.STOPPED
+
+
+def test_a_held_port_is_found_before_the_load(stand_in: StandIn) -> None:
+    command = [sys.executable, "-c", LISTEN, str(stand_in.target.port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        checks = {check.name: check for check in preflight.examine(stand_in.target).checks}
+        holder.kill()
+    assert checks["port"].verdict is Verdict.BAD
+    assert f"pid {holder.pid}" in checks["port"].found
+    assert "not ours" in checks["port"].found
+
+
+def test_logs_are_kept_a_few_deep(stand_in: StandIn) -> None:
+    target = stand_in.with_traits("no-space")
+    for _ in range(record.LOGS_KEPT + 2):
+        launch.start(target, launch.plan(target).basis, lambda _: None)
+    folder = Path(record.log_path(target.port)).parent
+    kept = sorted(path.name for path in folder.glob("*.log*"))
+    assert kept == [f"server-{target.port}.log", *(f"server-{target.port}.log.{n}" for n in (1, 2, 3))]
+
+
+def test_stopping_ends_all_and_proves_it(stand_in: StandIn) -> None:
+    start(stand_in.with_traits("child"))
+    stand_in.says("200")
+    stand_in.reaches(Phase.READY)
+    plan = stop.plan(stand_in.target)
+    assert len(plan.basis["processes"]) == 2
+    assert any("kill -TERM" in step.command for step in plan.steps)
+    assert plan.losses
+    outcome, _ = stopped(stand_in.target)
+    assert outcome.ok
+    assert [check.name for check in outcome.checks] == ["processes", "port", "gpu memory"]
+    assert state.read(stand_in.target).phase is Phase.STOPPED
+    assert not stop.plan(stand_in.target).needed
+
+
+def test_a_parent_that_ignores_term_is_killed_after_the_wait(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop, "TERM_WAIT", 1.0)
+    monkeypatch.setattr(stop, "REPORT_EVERY", 0.3)
+    start(stand_in.with_traits("ignore-term", "child", "deaf-child"))
+    until(lambda: len(state.read(stand_in.target).processes) == 2)
+    outcome, steps = stopped(stand_in.target)
+    assert outcome.ok
+    assert any(step.detail.startswith("KILL to") for step in steps)
+    assert any(step.detail.startswith("2 left") for step in steps)
+
+
+def test_a_frozen_parent_is_not_waited_for(stand_in: StandIn) -> None:
+    known = start(stand_in.target)
+    os.kill(known.pid, signal.SIGSTOP)
+    until(lambda: (process := processes.read(known.pid)) is not None and process.state == "T")
+    began = time.monotonic()
+    outcome, _ = stopped(stand_in.target)
+    assert outcome.ok
+    assert time.monotonic() - began < 10
+
+
+def test_orphans_are_ended(stand_in: StandIn) -> None:
+    known = start(stand_in.with_traits("child"))
+    until(lambda: len(state.read(stand_in.target).processes) == 2)
+    processes.send(known.identity, signal.SIGKILL)
+    stand_in.reaches(Phase.ORPHANS)
+    outcome, _ = stopped(stand_in.target)
+    assert outcome.ok
+
+
+def test_a_process_that_was_not_shown_stops_the_stop(stand_in: StandIn) -> None:
+    start(stand_in.target)
+    basis = stop.plan(stand_in.target).basis
+    (shown,) = basis["processes"]
+    with pytest.raises(ChangedSincePlan, match="did not show"):
+        stop.stop(stand_in.target, {"processes": [[shown[0], shown[1] - 1]]}, lambda _: None)
+    with pytest.raises(ChangedSincePlan, match="did not show"):
+        stop.stop(stand_in.target, {"processes": []}, lambda _: None)
+    assert state.read(stand_in.target).phase is Phase.LOADING
+
+
+def test_a_child_born_after_the_plan_is_ended_with_its_parent_as_the_plan_says(stand_in: StandIn) -> None:
+    start(stand_in.with_traits("child", "deaf-child"))
+    until(lambda: len(state.read(stand_in.target).processes) == 2)
+    plan = stop.plan(stand_in.target)
+    parent_only = {"processes": plan.basis["processes"][:1]}
+    assert "Descendants" in " ".join(plan.notes)
+    assert stop.stop(stand_in.target, parent_only, lambda _: None).ok
+
+
+def test_a_server_that_ended_since_the_plan_is_said(stand_in: StandIn) -> None:
+    known = start(stand_in.target)
+    basis = stop.plan(stand_in.target).basis
+    processes.send(known.identity, signal.SIGKILL)
+    until(lambda: processes.alive(known.identity) is None)
+    with pytest.raises(ChangedSincePlan, match="has ended"):
+        stop.stop(stand_in.target, basis, lambda _: None)
+
+
+def test_a_server_started_by_hand_is_stopped_only_by_a_plan_that_says_so(stand_in: StandIn) -> None:
+    stand_in.says("200")
+    child = stand_in.by_hand()
+    try:
+        stand_in.reaches(Phase.READY)
+        plan = stop.plan(stand_in.target)
+        assert "did not start these" in plan.notes[0]
+        assert stop.stop(stand_in.target, plan.basis, lambda _: None).ok
+    finally:
+        child.kill()
+        child.wait()
+    assert state.read(stand_in.target).phase is Phase.STOPPED  # and not crashed: nobody recorded it
+
+
+def test_what_is_not_sglang_is_never_in_a_plan(stand_in: StandIn) -> None:
+    command = [sys.executable, "-c", LISTEN, str(stand_in.target.port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        plan = stop.plan(stand_in.target)
+        assert not plan.needed
+        assert "not free all the same" in plan.notes[0]
+        assert holder.poll() is None
+        holder.kill()
+    until(lambda: ports.is_free("127.0.0.1", stand_in.target.port))
