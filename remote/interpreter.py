@@ -153,7 +153,7 @@ def _ask(path: str, env: Mapping[str, str]) -> tuple[Optional[dict[str, Any]], s
 
 def candidates() -> list[str]:
     """Pythons in the usual places, those of running SGLang servers first. Each environment once; none is run."""
-    running = [p.argv[0] for p in processes.table().values() if processes.is_launcher(p)]
+    running = [p.argv[0] for p in processes.table().values() if processes.is_launcher(p) and _trusted(p.argv[0])]
     usual = [path for pattern in USUAL for path in sorted(glob.glob(os.path.expanduser(pattern)))]
     named = [shutil.which("python3") or "", "/usr/bin/python3"]
     found: dict[str, str] = {}
@@ -162,6 +162,14 @@ def candidates() -> list[str]:
             # the folder tells environments apart: a venv's python3 is a link to the system's
             found.setdefault(os.path.realpath(os.path.dirname(path)), path)
     return list(found.values())
+
+
+def _trusted(path: str) -> bool:
+    """Whether a program that some process claims to run may be run by us: its owner is this user or root."""
+    try:
+        return os.stat(path).st_uid in (0, os.geteuid())
+    except OSError:
+        return False
 
 
 def with_sglang(pythons: Optional[Iterable[str]] = None, limit: int = 12) -> list[Interpreter]:

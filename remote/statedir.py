@@ -35,7 +35,7 @@ def candidates(env: Mapping[str, str]) -> list[str]:
         path = os.path.join(base, "hsconsole")
         if os.path.isabs(path) and path not in places:
             places.append(path)
-    return [*places, f"/var/tmp/hsconsole-{os.getuid()}"]  # noqa: S108 - checked for owner and mode below
+    return [*places, f"/var/tmp/hsconsole-{os.getuid()}"]
 
 
 def _under_home(env: Mapping[str, str]) -> str:
@@ -49,7 +49,7 @@ def _problem(path: str) -> str:
         shared = os.lstat(path)
     except OSError as error:
         return error.strerror or str(error)
-    if path.startswith("/var/tmp/") and not stat.S_ISDIR(shared.st_mode):  # noqa: S108 - anyone may have put it there
+    if path.startswith("/var/tmp/") and not stat.S_ISDIR(shared.st_mode):
         return "is not a folder of its own"
     if found.st_uid != os.getuid():
         return f"belongs to user {found.st_uid}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -27,7 +28,9 @@ def read(path: str) -> Optional[bytes]:
 
 def failure(verb: str, path: str, error: OSError) -> PatchError:
     remedy = (
-        "Free some room there." if error.errno == 28 else "Log in as the user who owns it, or give this user access."
+        "Free some room there."
+        if error.errno == errno.ENOSPC
+        else "Log in as the user who owns it, or give this user access."
     )
     return PatchError(f"cannot {verb} {path}: {error.strerror or error}", remedy)
 

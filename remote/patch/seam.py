@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import sys
 from typing import Union
 
 from remote.patch import marks
@@ -61,17 +62,25 @@ def weave(base: bytes, recipes: tuple[Recipe, ...] = RECIPES) -> Woven:
     for place in sorted(code, key=lambda place: place.line, reverse=True):
         lines[place.line : place.line] = marks.block(code[place], _indent(lines, place), newline)
     content = b"".join(lines)
-    compile(content, recipe.file, "exec", dont_inherit=True)
-    if marks.take_apart(content).base != base:
-        raise UnknownReleaseError("the lines could not be told from the file's own", _remedy())
+    _prove(content, base)
     return Woven(content, recipe)
+
+
+def _prove(content: bytes, base: bytes) -> None:
+    try:
+        compile(content, "the model file", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise UnknownReleaseError(f"the model file does not compile with the patch in it: {error}", _remedy()) from None
+    if marks.take_apart(content).base != base:
+        raise UnknownReleaseError("the patch's lines could not be told from the file's own", _remedy())
 
 
 def _fitting(base: bytes, recipes: tuple[Recipe, ...]) -> tuple[Recipe, Places]:
     try:
         tree = ast.parse(base)
     except (SyntaxError, ValueError) as error:
-        raise UnknownReleaseError(f"the model file cannot be read as Python: {error}", _remedy()) from None
+        python = "Python {}.{}".format(*sys.version_info)
+        raise UnknownReleaseError(f"the model file cannot be read as {python}: {error}", _remedy()) from None
     tried = [_try(tree, recipe) for recipe in recipes]
     for fitting in tried:
         if not isinstance(fitting, AnchorMissingError):
