@@ -13,7 +13,7 @@ from .catalog import Catalog
 from .folder import Replaced
 
 INTERVAL_S = 0.2  # between polls, so at most five changes a second
-LOOK_S = 0.01  # a poll, for dumps older than the rows
+LOOK_S = 0.02  # a poll, for dumps older than the rows
 NO_COUNTS = DumpCounts()
 
 
