@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 
 import click
 
@@ -20,6 +21,7 @@ from console.text import harmless, span
 from remote.wire.plan import Verdict
 
 NAME_WIDTH, TIME_WIDTH = 26, 7
+SILENCE = 5.0  # seconds between two lines of one stage
 
 
 @click.command("demo")
@@ -88,19 +90,21 @@ def _print_end(report: CheckReport) -> None:
 
 
 class ProgressLine:
-    """What is being done, on stderr: one line that changes on a terminal, a line a stage elsewhere."""
+    """What is being done, on stderr: one line that changes; without a terminal, lines now and then."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._stage = ""
+        self._said = 0.0
 
     def show(self, progress: Progress) -> None:
         text = harmless(f"{span(progress.seconds):>{TIME_WIDTH}}  {progress.stage}  {progress.detail}")
         if self._terminal:
             width = shutil.get_terminal_size().columns - 1
             click.echo(f"\r\x1b[2K{text.splitlines()[0][:width]}", nl=False, err=True)
-        elif progress.stage != self._stage:
+        elif progress.stage != self._stage or time.monotonic() - self._said > SILENCE:
             click.echo(text, err=True)
+            self._said = time.monotonic()
         self._stage = progress.stage
 
     def clear(self) -> None:

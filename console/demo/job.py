@@ -99,8 +99,9 @@ def _apply(job: Job) -> Finding:
 
 def _patch_is_applied(job: Job) -> Finding:
     status = calls.patch_status(job.agent)
-    lines = ", ".join(str(line.number) for line in status.lines)
-    return Finding(status.state is PatchState.APPLIED, f"marked lines {lines}", status.depths)
+    numbers = [line.number for line in status.lines]
+    lines = f"{len(numbers)} marked lines, {min(numbers)} to {max(numbers)}" if numbers else "no marked line"
+    return Finding(status.state is PatchState.APPLIED, lines, status.depths)
 
 
 def _preflight(job: Job) -> Finding:

@@ -65,8 +65,8 @@ def test_the_main_job_from_patch_to_revert(engine: Engine) -> None:
     done = subprocess.run(CHECK, capture_output=True, text=True, timeout=LIMIT, check=False)
     report = json.loads(done.stdout)
     steps = {step["name"]: step for step in report["steps"]}
+    assert [step for step in steps.values() if not step["ok"]] == []
     assert list(steps) == ["engine ready", "stage set", "connected", *[name for name, _ in STEPS], "nothing left"]
-    assert [name for name, step in steps.items() if not step["ok"]] == []
     assert report["ok"] is True
     assert report["error"] is None
     assert done.returncode == 0, done.stderr
