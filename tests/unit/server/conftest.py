@@ -110,7 +110,8 @@ class StandIn:
         return dataclasses.replace(self.target, env={**self.target.env, "STANDIN_TRAITS": ",".join(traits)})
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "sglang.launch_server", "--host", "127.0.0.1", "--port", str(self.target.port)]
+        flags = ["--model-path", self.target.model_path, "--host", "127.0.0.1", "--port", str(self.target.port)]
+        return [sys.executable, "-m", "sglang.launch_server", *flags]
 
     def by_hand(self, *traits: str) -> subprocess.Popen[bytes]:
         """Start it as an operator would, not through hsconsole."""
