@@ -22,8 +22,8 @@ PATIENCE = 30.0  # seconds; for an interpreter on a slow file system
 
 FIND = (
     'for p in "$1" python3 /usr/bin/python3 /usr/local/bin/python3; do '
-    'if "$p" -I -c "import sys; sys.exit(sys.version_info < (3, 9))" </dev/null >/dev/null 2>&1; '
-    'then exec "$p" -I - "$p" "$@"; fi; done; exit 3'
+    'if "$p" -IS -c "import sys; sys.exit(sys.version_info < (3, 9))" </dev/null >/dev/null 2>&1; '
+    'then exec "$p" -IS - "$p" "$@"; fi; done; exit 3'
 )
 RECEIVE = 'umask 077; cat >"$1" && mv -f "$1" "$2" || { s=$?; rm -f "$1"; exit $s; }'
 

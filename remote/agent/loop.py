@@ -49,13 +49,12 @@ class Loop:
         self._finish()
 
     def _take(self, frame: dict[str, Any]) -> None:
-        number = int(frame["id"])
+        number, name, args, cancelled = frame["id"], frame.get("call"), frame.get("args"), threading.Event()
         if frame.get("cancel"):
-            event = self._running.get(number)
-            if event is not None:
-                event.set()
+            self._running.get(number, cancelled).set()
             return
-        name, args, cancelled = frame["call"], dict(frame["args"]), threading.Event()
+        if not (isinstance(number, int) and isinstance(name, str) and isinstance(args, dict)):
+            raise WireError(f"neither a call nor a cancel: {sorted(frame)}")
         with self._changed:
             self._running[number] = cancelled
         if name in ("ping", "open"):

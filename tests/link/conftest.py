@@ -34,7 +34,9 @@ def _agent_of_the_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_behind() -> Iterator[None]:
+def _nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    if "shared_client" in request.fixturenames:
+        request.getfixturevalue("shared_client")
     before = set(threading.enumerate())
     yield
     deadline = time.monotonic() + 3
@@ -76,6 +78,20 @@ def profile(sshd: Sshd, config: SshConfig) -> Profile:
 def profile_of(host: str, config: SshConfig, python: str = sys.executable, **more: Any) -> Profile:
     container = Container(host=host, python=python, ssh_config=str(config.path), **more)
     return Profile(name="test", container=container, server=Server(model_path="/models/m", port=8123))
+
+
+@pytest.fixture(scope="module")
+def shared_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentClient]:
+    """One agent for tests that only ask."""
+    folder = tmp_path_factory.mktemp("shared")
+    sshd, config = Sshd(folder / "ct").start(), SshConfig(folder / "ssh")
+    config.host("ct", sshd)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bootstrap, "pack", packed)
+        opened = clients.connect(profile_of("ct", config))
+    yield opened
+    opened.close()
+    sshd.stop()
 
 
 @pytest.fixture

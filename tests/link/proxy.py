@@ -24,14 +24,6 @@ class Proxy:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def cut(self) -> None:
-        """Break every connection with a reset."""
-        for pair in self._pairs:
-            for sock in pair:
-                with contextlib.suppress(OSError):
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                    sock.shutdown(socket.SHUT_RDWR)
-
     def close(self) -> None:
         self._over.set()
         self._thread.join()

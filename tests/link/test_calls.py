@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from console.client import AgentClient
+from console.client import AgentClient, connect
+from console.config.profile import Profile
 from console.errors import LinkLost, NoAnswer, Refused, RemoteFault, WireError
 from tests.link.conftest import packed
-from tests.link.sshd import Sshd
 
 
 def test_hello_says_who_answers(client: AgentClient) -> None:
@@ -27,6 +27,11 @@ def test_hello_says_who_answers(client: AgentClient) -> None:
 def test_the_target_is_the_profiles(client: AgentClient) -> None:
     target = client.call("target")
     assert (target["model_path"], target["port"], target["layers"]) == ("/models/m", 8123, [3, 31, 59])
+
+
+@pytest.fixture
+def client(shared_client: AgentClient) -> AgentClient:
+    return shared_client
 
 
 VALUES: list[Any] = [None, True, 1.5, "text ü \udc80 \0 \x1b[31m", [1, [2]], {"a": {"b": []}}]
@@ -167,7 +172,8 @@ def test_the_heartbeat_measures(client: AgentClient) -> None:
     assert abs(client.heartbeat.clock_offset) < 1
 
 
-def test_after_close_every_call_says_so(client: AgentClient, sshd: Sshd) -> None:
+def test_after_close_every_call_says_so(profile: Profile) -> None:
+    client = connect(profile)
     waiting: list[BaseException] = []
 
     def wait() -> None:

@@ -1,0 +1,175 @@
+"""The packed agent by itself, on every Python at hand: no ssh, the frames over pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.ssh import pack
+from tests.link.conftest import packed
+
+FOUND = [
+    *Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3"),
+    Path(sys.executable),
+    Path("/usr/bin/python3"),
+]
+
+
+def usable(python: Path) -> bool:
+    check = [str(python), "-c", "import sys; sys.exit(sys.version_info < (3, 9))"]
+    return python.exists() and subprocess.run(check, check=False).returncode == 0
+
+
+PYTHONS = sorted({str(python) for python in FOUND if usable(python)})
+
+
+class Agent:
+    def __init__(self, archive: Path, python: str = sys.executable) -> None:
+        self.process = subprocess.Popen(
+            [python, str(archive), "--nonce", "abc", "--note", "a note"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def say(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline().removeprefix(b"abc "))
+
+    def ask(self, number: int, call: str, **args: Any) -> Any:
+        self.say(json.dumps({"id": number, "call": call, "args": args}).encode())
+        return self.hear()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / packed().name
+    path.write_bytes(packed().data)
+    return path
+
+
+@pytest.fixture
+def agent(archive: Path) -> Iterator[Agent]:
+    made = Agent(archive)
+    yield made
+    made.process.kill()
+    made.process.communicate()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_on_every_python(archive: Path, python: str) -> None:
+    agent = Agent(archive, python)
+    hello = agent.hear()["hello"]
+    assert (hello["digest"], hello["notes"]) == (packed().digest, ["a note"])
+    assert agent.ask(1, "echo", value=[1])["ok"] == [1]
+    agent.process.communicate(timeout=5)
+    assert agent.process.returncode == 0
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_real_agent_starts_on_every_python(tmp_path: Path, python: str) -> None:
+    real = tmp_path / pack.pack().name
+    real.write_bytes(pack.pack().data)
+    agent = Agent(real, python)
+    agent.hear()
+    assert "now" in agent.ask(1, "ping")["ok"]
+    agent.process.communicate(timeout=5)
+
+
+def test_the_end_of_stdin_ends_it_promptly_with_its_streams(agent: Agent) -> None:
+    agent.hear()
+    agent.ask(1, "watch.ticks", pause=0.05)
+    began = time.monotonic()
+    agent.process.communicate(timeout=5)
+    assert agent.process.returncode == 0
+    assert time.monotonic() - began < 1
+
+
+def test_nobody_to_read_ends_it(agent: Agent) -> None:
+    agent.hear()
+    agent.ask(1, "watch.ticks", pause=0.05)
+    assert agent.process.stdout is not None
+    agent.process.stdout.close()
+    agent.process.wait(3)
+
+
+def test_a_hangup_does_not(agent: Agent) -> None:
+    agent.hear()
+    agent.process.send_signal(signal.SIGHUP)
+    time.sleep(0.1)
+    assert agent.ask(1, "echo", value=1)["ok"] == 1
+
+
+NO_FRAMES = [
+    b"garbage",
+    b"[]",
+    b"{}",
+    b'{"id": "x"}',
+    b'{"id": [], "cancel": true}',
+    b'{"id": 1, "call": 5, "args": {}}',
+    b'{"id": 1, "call": "echo", "args": 3}',
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("line", NO_FRAMES)
+def test_what_is_no_frame_is_ignored(agent: Agent, line: bytes) -> None:
+    agent.hear()
+    agent.say(line)
+    assert agent.ask(2, "echo", value=1) == {"id": 2, "ok": 1}
+
+
+def test_wrong_arguments_are_the_calls_error(agent: Agent) -> None:
+    agent.hear()
+    assert agent.ask(1, "echo", nonsense=1)["error"]["id"] == "agent.fault"
+    assert agent.ask(2, "open", target={"python": 5})["error"]["id"] == "link.wire"
+
+
+def test_a_damaged_archive_does_not_start(archive: Path) -> None:
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr("more", "x")
+    agent = Agent(archive)
+    out, err = agent.process.communicate(timeout=5)
+    assert out == b""
+    assert b"is damaged" in err
+
+
+def test_the_archive_depends_on_the_sources_alone() -> None:
+    again = pack.build(dict(reversed(list(pack.sources().items()))))
+    assert again == pack.pack()
+    assert again.name == f"agent-{again.digest}.pyz"
+
+
+def test_the_archive_has_the_agent_and_nothing_else() -> None:
+    names = set(pack.sources())
+    assert {"remote/__main__.py", "remote/agent/loop.py", "remote/dumper/__init__.py", "remote/wire/frames.py"} <= names
+    assert all(name.endswith(".py") and name.startswith("remote/") for name in names)
+
+
+def test_it_is_packed_from_a_wheel_as_from_a_checkout(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    for name, data in pack.sources().items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_bytes(data)
+    (site / "remote/__pycache__").mkdir()
+    (site / "remote/__pycache__/x.py").write_text("")
+    (site / "console").symlink_to(Path(pack.__file__).parent.parent)
+    code = "from console.ssh.pack import pack; print(pack().digest)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=site, capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": str(site)})  # fmt: skip
+    assert done.stdout.strip() == pack.pack().digest

@@ -1,0 +1,256 @@
+"""A link that lasts: it comes back, its streams go on, and it says at all times how it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.config.profile import Profile
+from console.errors import AuthenticationFailed, HostKeyUnknown, LinkLost
+from console.link import Link, LinkPhase, LinkState
+from remote.wire.server import LogLines
+from tests.link.conftest import profile_of
+from tests.link.proxy import Proxy, proxy
+from tests.link.sshd import SshConfig, Sshd, keygen
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.states: list[LinkState] = []
+        self.events: list[tuple[str, Any]] = []
+        self._changed = threading.Condition()
+
+    def on_link(self, state: LinkState) -> None:
+        with self._changed:
+            self.states.append(state)
+            self._changed.notify_all()
+
+    def on_event(self, stream: str, value: Any) -> None:
+        with self._changed:
+            self.events.append((stream, value))
+            self._changed.notify_all()
+
+    def wait(self, met: Callable[[], object], seconds: float) -> float:
+        """Wait until `met`; returns how long it took."""
+        began = time.monotonic()
+        with self._changed:
+            assert self._changed.wait_for(met, seconds), self.phases
+        return time.monotonic() - began
+
+    def until(self, phase: LinkPhase, seconds: float = 5.0) -> float:
+        return self.wait(lambda: self.states and self.states[-1].phase is phase, seconds)
+
+    @property
+    def phases(self) -> list[LinkPhase]:
+        return [s.phase for i, s in enumerate(self.states) if i == 0 or s.phase is not self.states[i - 1].phase]
+
+
+MakeLink = Callable[..., Link]
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+@pytest.fixture
+def make_link(listener: Listener) -> Iterator[MakeLink]:
+    made: list[Link] = []
+
+    def make(profile: Profile, streams: tuple[str, ...] = (), **more: Any) -> Link:
+        made.append(Link(profile, listener, streams=streams, **more))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for link in made:
+        link.close()
+
+
+@pytest.fixture
+def line(sshd: Sshd, config: SshConfig) -> Iterator[Proxy]:
+    """A line to `sshd` that can go silent."""
+    with proxy(sshd.port) as made:
+        config.host("ct", sshd)
+        with config.known_hosts.open("a") as file:
+            file.write(sshd.known_hosts_line.replace(str(sshd.port), str(made.port)))
+        yield made
+
+
+def test_live_with_hello_round_trip_and_streams(profile: Profile, listener: Listener, make_link: MakeLink) -> None:
+    link = make_link(profile, ("watch.log", "watch.ticks"))
+    listener.until(LinkPhase.LIVE)
+    assert listener.phases == [LinkPhase.CONNECTING, LinkPhase.LIVE]
+    listener.wait(lambda: {"watch.log", "watch.ticks"} <= {name for name, _ in listener.events}, 5)
+    assert ("watch.log", LogLines(lines=("a", "b"), path="/l")) in listener.events
+    listener.wait(lambda: listener.states[-1].round_trip_ms, 5)
+    state = link.state
+    assert state.hello is not None
+    assert abs(state.clock_offset) < 1
+    assert link.call("echo", value=1) == 1
+    link.close()
+    assert listener.states[-1].phase is LinkPhase.CLOSED
+    with pytest.raises(LinkLost):
+        link.call("echo", value=1)
+
+
+@pytest.mark.parametrize("fault", ["session killed", "agent killed", "sshd restarted"])
+def test_it_comes_back_and_its_streams_go_on(
+    profile: Profile, sshd: Sshd, listener: Listener, make_link: MakeLink, fault: str
+) -> None:
+    link = make_link(profile, ("watch.ticks",))
+    extra: list[Any] = []
+    link.stream("watch.ticks", extra.append, pause=0.05)
+    listener.wait(lambda: listener.events and extra, 5)
+    before = listener.events[-1][1]["pid"]
+    if fault == "session killed":
+        sshd.kill_sessions()
+    elif fault == "agent killed":
+        with pytest.raises(LinkLost):
+            link.call("exit", status=9)
+    else:
+        sshd.stop()
+        sshd.start()
+    listener.until(LinkPhase.LOST, 3)
+    assert listener.states[-1].error is not None
+    assert listener.states[-1].retry_at is not None
+    listener.wait(lambda: listener.events[-1][1]["pid"] != before, 8)
+    listener.wait(lambda: extra[-1]["pid"] == listener.events[-1][1]["pid"], 5)
+    assert listener.phases[-4:] == [LinkPhase.LIVE, LinkPhase.LOST, LinkPhase.CONNECTING, LinkPhase.LIVE]
+
+
+def test_l04_a_short_silence_is_stale_and_heals_by_itself(
+    line: Proxy, config: SshConfig, listener: Listener, make_link: MakeLink, tmp_path: Path
+) -> None:
+    link = make_link(profile_of("ct", config, port=line.port), ("watch.ticks",))
+    listener.until(LinkPhase.LIVE)
+    listener.wait(lambda: listener.events, 5)
+    line.silent.set()
+    answer: list[Any] = []
+    typed = threading.Thread(target=lambda: answer.append(link.call("once", path=str(tmp_path / "n"))))
+    assert listener.until(LinkPhase.STALE, 6) <= 5.0
+    typed.start()
+    time.sleep(1.5)
+    line.silent.clear()
+    assert listener.until(LinkPhase.LIVE) < 3
+    typed.join(5)
+    assert answer == [1]
+    assert line.connections == 1
+
+
+def test_l04_a_long_silence_is_lost_and_live_again_soon_after_its_end(
+    line: Proxy, config: SshConfig, listener: Listener, make_link: MakeLink, tmp_path: Path
+) -> None:
+    link = make_link(profile_of("ct", config, port=line.port), ("watch.ticks",))
+    listener.until(LinkPhase.LIVE)
+    listener.wait(lambda: listener.events, 5)
+    line.silent.set()
+    listener.until(LinkPhase.STALE, 6)
+    with pytest.raises(LinkLost, match="nothing was heard"):
+        link.call("once", path=str(tmp_path / "n"))
+    listener.wait(lambda: line.connections > 1, 6)
+    time.sleep(1.0)
+    line.silent.clear()
+    assert listener.until(LinkPhase.LIVE, 10) < 10
+    assert listener.states[-1].hello is not None
+    seen = len(listener.events)
+    listener.wait(lambda: len(listener.events) > seen, 5)
+
+
+def test_a_refusal_is_not_retried_until_asked(
+    sshd: Sshd, config: SshConfig, listener: Listener, make_link: MakeLink
+) -> None:
+    config.host("ct", sshd, known=False)
+    asked: list[str] = []
+
+    def ask(host: str, kind: str, fingerprint: str) -> bool:
+        asked.append(fingerprint)
+        return len(asked) > 1
+
+    link = make_link(profile_of("ct", config), ask_host_key=ask)
+    listener.until(LinkPhase.REFUSED)
+    assert isinstance(listener.states[-1].error, HostKeyUnknown)
+    time.sleep(1.5)
+    assert listener.phases == [LinkPhase.CONNECTING, LinkPhase.REFUSED]
+    link.retry_now()
+    listener.until(LinkPhase.LIVE)
+    assert len(asked) == 2
+
+
+def test_a_wrong_key_is_refused(
+    sshd: Sshd, config: SshConfig, listener: Listener, make_link: MakeLink, tmp_path: Path
+) -> None:
+    config.host("ct", sshd)
+    make_link(profile_of("ct", config, key=str(keygen(tmp_path / "wrong"))))
+    listener.until(LinkPhase.REFUSED)
+    assert isinstance(listener.states[-1].error, AuthenticationFailed)
+
+
+def test_it_backs_off_and_retry_now_does_not_wait(
+    profile: Profile, sshd: Sshd, listener: Listener, make_link: MakeLink
+) -> None:
+    sshd.stop()
+    link = make_link(profile)
+    listener.wait(lambda: [s.phase for s in listener.states].count(LinkPhase.LOST) == 3, 8)
+    waits = [s.retry_at - s.since for s in listener.states if s.retry_at is not None]
+    assert [round(wait) for wait in waits] == [1, 2, 4]
+    sshd.start()
+    link.retry_now()
+    assert listener.until(LinkPhase.LIVE, 3.5) < 3.5
+
+
+def test_a_stream_that_fails_is_told_and_asked_for_again(
+    profile: Profile, listener: Listener, make_link: MakeLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.subscriptions.AGAIN", 0.3)
+    make_link(profile, ("watch.ends", "watch.fault"))
+    listener.wait(lambda: len(listener.events) > 1, 5)
+    listener.wait(lambda: "watch.fault: " in listener.states[-1].detail, 5)
+    assert listener.states[-1].phase is LinkPhase.LIVE
+
+
+def test_a_closed_stream_stays_closed(profile: Profile, listener: Listener, make_link: MakeLink) -> None:
+    link = make_link(profile)
+    seen: list[Any] = []
+    stream = link.stream("watch.ticks", seen.append, pause=0.02)
+    listener.wait(lambda: listener.states[-1].round_trip_ms and seen, 5)
+    stream.close()
+    time.sleep(0.2)
+    count = len(seen)
+    time.sleep(0.3)
+    assert len(seen) == count
+
+
+@pytest.mark.parametrize("moment", ["at once", "while the host is silent", "while asking", "while live"])
+def test_close_is_prompt(
+    line: Proxy, sshd: Sshd, config: SshConfig, listener: Listener, make_link: MakeLink, moment: str
+) -> None:
+    asking, answered = threading.Event(), threading.Event()
+
+    def ask(*_: str) -> bool:
+        asking.set()
+        return not answered.wait(5)
+
+    if moment == "while the host is silent":
+        line.silent.set()
+    if moment == "while asking":
+        config.known_hosts.write_text("")
+    link = make_link(profile_of("ct", config, port=line.port), ("watch.ticks",), ask_host_key=ask)
+    if moment == "while the host is silent":
+        time.sleep(0.5)
+    if moment == "while asking":
+        assert asking.wait(5)
+    if moment == "while live":
+        listener.until(LinkPhase.LIVE)
+    began = time.monotonic()
+    link.close()
+    took = time.monotonic() - began
+    answered.set()
+    assert took < 1
+    time.sleep(0.2)
+    assert listener.states[-1].phase is LinkPhase.CLOSED

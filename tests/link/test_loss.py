@@ -1,0 +1,153 @@
+"""The line or the agent goes away: noticed, told by cause, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import client as clients
+from console.client import AgentClient
+from console.config.profile import Profile
+from console.errors import LinkError, LinkLost
+from console.ssh import bootstrap, pack
+from tests.link.conftest import packed
+from tests.link.sshd import Sshd
+
+
+def lost_within(client: AgentClient, seconds: float) -> str:
+    deadline = time.monotonic() + seconds
+    while client.lost is None:
+        assert time.monotonic() < deadline, "the loss was not noticed"
+        time.sleep(0.02)
+    return client.lost.what
+
+
+def gone(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while Path(f"/proc/{pid}").exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_killed_session(client: AgentClient, sshd: Sshd) -> None:
+    pid = client.hello.pid
+    sshd.kill_sessions()
+    lost_within(client, 2)
+    with pytest.raises(LinkLost):
+        client.call("ping")
+    assert gone(pid, 3)
+
+
+def test_killed_agent(client: AgentClient) -> None:
+    os.kill(client.hello.pid, signal.SIGKILL)
+    assert "was killed" in lost_within(client, 2)
+
+
+def test_an_agent_that_dies_has_its_last_words(client: AgentClient) -> None:
+    with pytest.raises(LinkLost, match=r"ended with status 3\. MemoryError: \[boom\]"):
+        client.call("die", word="MemoryError: [boom]")
+
+
+def test_stopped_sshd(client: AgentClient, sshd: Sshd) -> None:
+    sshd.stop()
+    lost_within(client, 2)
+
+
+def test_garbage_instead_of_frames(client: AgentClient) -> None:
+    with pytest.raises(LinkLost, match="not a frame"):
+        client.call("garbage")
+
+
+def test_every_waiting_call_and_stream_is_told(client: AgentClient, sshd: Sshd) -> None:
+    told: list[Any] = []
+
+    def wait() -> None:
+        try:
+            client.call("sleep", seconds=30)
+        except LinkLost as error:
+            told.append(error)
+
+    threads = [threading.Thread(target=wait) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    client.stream("watch.ticks", lambda _: None, told.append)
+    time.sleep(0.3)
+    sshd.kill_sessions()
+    for thread in threads:
+        thread.join(3)
+    assert len(told) == 6
+    assert all(isinstance(error, LinkLost) for error in told)
+
+
+def test_close_ends_the_agent_at_once(profile: Profile) -> None:
+    client = clients.connect(profile)
+    began = time.monotonic()
+    client.close()
+    assert time.monotonic() - began < 1
+    assert gone(client.hello.pid, 2)
+
+
+def test_what_is_under_way_comes_to_its_end(profile: Profile, tmp_path: Path) -> None:
+    client = clients.connect(profile)
+
+    def ask() -> None:
+        with pytest.raises(LinkLost):
+            client.call("once", path=str(tmp_path / "n"))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not (tmp_path / "n").exists():
+        time.sleep(0.01)
+    client.close()
+    asking.join()
+    assert gone(client.hello.pid, 3)
+    assert (tmp_path / "n").read_text() == "begun\nended\n"
+
+
+def test_twenty_drops_leave_nothing(profile: Profile, sshd: Sshd) -> None:
+    clients.connect(profile).close()
+    time.sleep(0.3)
+    threads, files = threading.active_count(), open_files()
+    for number in range(20):
+        client = clients.connect(profile)
+        if number % 2:
+            sshd.kill_sessions()
+        else:
+            os.kill(client.hello.pid, signal.SIGKILL)
+        lost_within(client, 3)
+    deadline = time.monotonic() + 3
+    while (threading.active_count(), open_files()) != (threads, files):
+        assert time.monotonic() < deadline, [thread.name for thread in threading.enumerate()]
+        time.sleep(0.05)
+
+
+def test_an_agent_that_does_not_start_tells_why(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = pack.build({**pack.sources(), "remote/agent/calls.py": b"raise ImportError('no such luck')"})
+    monkeypatch.setattr(bootstrap, "pack", lambda: broken)
+    with pytest.raises(LinkError, match=r"did not start: .*status 1.*no such luck"):
+        clients.connect(profile)
+
+
+def test_an_agent_that_hears_nothing_ends(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {**pack.sources(), "remote/agent/calls.py": Path(__file__).with_name("table.py").read_bytes()}
+    impatient = sources["remote/agent/loop.py"].replace(b"SILENCE = 60.0", b"SILENCE = 1.0")
+    quick = pack.build({**sources, "remote/agent/loop.py": impatient})
+    assert quick.digest != packed().digest
+    monkeypatch.setattr(bootstrap, "pack", lambda: quick)
+    monkeypatch.setattr(clients, "PING_EVERY", 30.0)
+    client = clients.connect(profile)
+    client.stream("watch.ticks", lambda _: None)
+    assert "status 0" in lost_within(client, 5)
+    client.close()
