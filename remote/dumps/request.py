@@ -70,7 +70,7 @@ class _Test:
                 Check("dump", Verdict.BAD, f"{name} could not be dumped: {row.note}", "Remove the cause it names.")
             )
             return row.number
-        self._add(Check("dump", Verdict.OK, f"{name} complete {time.monotonic() - answered:.1f} s after the answer"))
+        self._add(Check("dump", Verdict.OK, f"{name} finished {time.monotonic() - answered:.1f} s after the answer"))
         try:
             dump = Dump(os.path.join(self._target.dump_dir, name), row.number)
         except OSError as error:

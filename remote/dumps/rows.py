@@ -16,7 +16,7 @@ from .files import listing, read_small
 from .meta import ITEM_SIZES, Meta
 
 QUIET_S = 60.0  # without `done` and without a change for so long, a dump is partial
-FRAMING = range(600, 4096)  # bytes of zip around a payload, in all releases of torch seen
+FRAMING = range(600, 2049)  # bytes of zip around a payload, by all releases of torch seen
 _NAME = re.compile(r"(?:req_|\.req_)(0|[1-9][0-9]{0,14})(\.[0-9]+)?", re.ASCII)
 
 

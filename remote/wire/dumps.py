@@ -34,7 +34,12 @@ class DumpRow:
 
 @dataclasses.dataclass(frozen=True)
 class DumpCounts:
-    """odd: names in the dump folder that are no request; rates are over the last ten seconds."""
+    """Over all dumps in the folder, also those older than the rows; rates are over the last ten seconds.
+
+    complete: with `done`, and not found wrong; older dumps are only looked through for `done`, after the rows.
+    writing: see DumpState. bad: found partial, corrupt (as is what can't be read) or with an error.
+    odd: some of the names that are no request; odd_total: how many there are.
+    """
 
     complete: int = 0
     writing: int = 0
@@ -48,7 +53,11 @@ class DumpCounts:
 
 @dataclasses.dataclass(frozen=True)
 class DumpsChange:
-    """What changed in the dump folder since the last one. reset: forget all rows first. Rows are the newest ones."""
+    """What changed in the dump folder since the last one. reset: forget all rows first.
+
+    rows: new or changed ones among the newest, newest first. removed: rows that are no longer among the newest,
+    deleted or pushed out. problem: why the folder can't be listed; then there are no rows.
+    """
 
     at: float
     reset: bool
