@@ -81,7 +81,6 @@ CONFLICTS = (
     Conflict("--enable-flashinfer-allreduce-fusion", _set, FUSION),
     Conflict("--enable-aiter-allreduce-fusion", _set, FUSION),
     Conflict("--pp-size", _many, STAGES),
-    Conflict("--pipeline-parallel-size", _many, STAGES),
     Conflict("--enable-dp-attention", _set, ROWS),
     Conflict("--attn-dp-size", _many, ROWS),
     Conflict("--attn-cp-size", _many, ROWS),
@@ -158,7 +157,7 @@ def _conflict(flag: Flag, named: Iterable[Flag]) -> str:
         if canonical(flag.name) == own.name and flag.values != own.values:
             return f"the profile's own key says {own}"
     for conflict in CONFLICTS:
-        if conflict.name == flag.name and conflict.when(flag.values):
+        if conflict.name == canonical(flag.name) and conflict.when(flag.values):
             return conflict.reason
     return ""
 

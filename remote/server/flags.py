@@ -82,6 +82,8 @@ SPELLINGS: tuple[tuple[str, ...], ...] = (
     ("--model-path", "--model"),
     ("--tp-size", "--tensor-parallel-size", "--tp"),
     ("--dp-size", "--data-parallel-size", "--dp"),
+    ("--attn-dp-size", "--attention-data-parallel-size"),
+    ("--attn-cp-size", "--attention-context-parallel-size"),
     ("--pp-size", "--pipeline-parallel-size", "--pp"),
     ("--ep-size", "--expert-parallel-size", "--ep"),
 )
@@ -107,7 +109,7 @@ def translate(flag: Flag, known: Collection[str]) -> Optional[list[Flag]]:
 
 def canonical(name: str) -> str:
     """The newest spelling of a flag's name."""
-    return next((spellings[0] for spellings in SPELLINGS if name in spellings), name)
+    return next((spellings[0] for spellings in SPELLINGS if name in spellings and "=" not in spellings[0]), name)
 
 
 def spelled(text: str) -> list[Flag]:

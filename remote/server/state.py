@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional
 
 from remote import ports, processes
 from remote.ports import Holder
-from remote.processes import Identity
+from remote.processes import Identity, Process
 from remote.server import ask, causes, log, progress
 from remote.server import find as finding
 from remote.server import record as records
@@ -67,6 +67,7 @@ class Observer:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._server: Optional[tuple[Identity, ask.Server]] = None
+        self._was_ready: Optional[Identity] = None
         self._own_sockets: frozenset[int] = frozenset()  # seen to be the server's: looking through all files is slow
 
     def look(self) -> ServerState:
@@ -91,15 +92,19 @@ class Observer:
         )
 
     def _running(self, found: Found) -> ServerState:
-        server = self._ask(found)
+        assert found.parent is not None  # noqa: S101 - callers look first
+        server = self._ask(found.parent, found)
         health = server.health()
         lines = _log_end(found)
-        phase, detail, load = _judge(found, health, lines)
+        was_ready = self._was_ready == found.parent.identity or progress.is_ready(lines)
+        phase, detail, load = _judge(found.parent, health, lines, was_ready=was_ready)
         if phase is Phase.READY and server.health_path != ask.HEALTH:
             if lines and not progress.is_ready(lines) and not found.ours:
                 phase, detail = Phase.STARTING, "listens, and has not said in its log that it is ready"
             else:
                 detail += f" to {server.health_path} (on this server each GET /health would add a dump)"
+        if phase is Phase.READY:
+            self._was_ready = found.parent.identity
         more: dict[str, Any] = {
             "health_status": health.status,
             "health_ms": round(health.ms, 1) if health.status else None,
@@ -111,13 +116,10 @@ class Observer:
             found, phase, detail, **{**more, **(_at_work(server, lines) if phase is Phase.READY else {})}
         )
 
-    def _ask(self, found: Found) -> ask.Server:
-        assert found.parent is not None  # noqa: S101 - callers look first
-        if self._server is None or self._server[0] != found.parent.identity:
-            self._server = (
-                found.parent.identity,
-                ask.Server(found.parent, self.target, found.record if found.ours else None),
-            )
+    def _ask(self, parent: Process, found: Found) -> ask.Server:
+        if self._server is None or self._server[0] != parent.identity:
+            server = ask.Server(parent, self.target, found.record if found.ours else None)
+            self._server = (parent.identity, server)
         return self._server[1]
 
     def _stranger(self, found: Found) -> Optional[Holder]:
@@ -172,22 +174,23 @@ class Observer:
         return None
 
 
-def _judge(found: Found, health: Answer, lines: list[str]) -> tuple[Phase, str, Optional[LoadProgress]]:
+def _judge(
+    parent: Process, health: Answer, lines: list[str], *, was_ready: bool
+) -> tuple[Phase, str, Optional[LoadProgress]]:
     """Phase, detail and progress by the answer to GET /health, and by it alone: only 200 is ready."""
+    if was_ready and (health.refused or health.status == 503):
+        return Phase.UNHEALTHY, f"was ready, now {health.problem or 'answers 503'}: it is ending", None
     if health.refused:
-        if progress.is_ready(lines):
-            return Phase.UNHEALTHY, "was ready and does not listen any more: it is ending", None
         load = progress.load(lines)
         return Phase.LOADING, _loading(load), load
     if health.status == 503:
-        return Phase.STARTING, "answers 503: not ready yet, or ending", progress.load(lines)
+        return Phase.STARTING, "answers 503: not ready yet", progress.load(lines)
     if health.status == 200:
         return Phase.READY, "answers 200", None
     if health.status is not None:
         return Phase.UNHEALTHY, f"answers {health.status}", None
-    assert found.parent is not None  # noqa: S101 - callers look first
-    unwell = UNWELL.get(found.parent.state)
-    why = f"; pid {found.parent.pid} {unwell}" if unwell else ""
+    unwell = UNWELL.get(parent.state)
+    why = f"; pid {parent.pid} {unwell}" if unwell else ""
     return Phase.UNHEALTHY, f"listens, but: {health.problem}{why}", None
 
 

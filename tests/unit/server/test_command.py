@@ -27,6 +27,7 @@ NEW = names(
     " --cuda-graph-bs-decode --moe-a2a-backend --flashinfer-allreduce-fusion-backend --enable-mixed-chunk"
     " --attention-backend --incremental-streaming-output --enforce-disable-flashinfer-allreduce-fusion"
     " --uvicorn-access-log-exclude-prefixes --speculative-algorithm --enable-two-batch-overlap --api-key"
+    " --pp-size --pipeline-parallel-size --attn-cp-size --attention-context-parallel-size"
 )
 BOTH = "--cuda-graph-backend-decode=disabled --cuda-graph-backend-prefill=disabled"
 UNLOGGED = "--uvicorn-access-log-exclude-prefixes=/health /v1/loads /get_load"
@@ -152,6 +153,8 @@ def test_dumping_adds_what_it_needs_in_the_spelling_of_the_release() -> None:
         ("--enable-two-batch-overlap", "outside the loop"),
         ("--cuda-graph-backend-prefill=tc_piecewise", "no Python"),
         ("--enable-flashinfer-allreduce-fusion", "partial sums"),
+        ("--pipeline-parallel-size=2", "some of the layers"),
+        ("--attention-context-parallel-size=2", "some of the rows"),
         ("--port=9000", "own key says --port=8000"),
         ("--model=/other", "own key says --model-path=/models/m"),
         ("--tp=4", "own key says --tp-size=1"),

@@ -58,6 +58,17 @@ def test_the_phases_follow_health_and_it_alone(stand_in: StandIn, monkeypatch: p
     assert "SIGSTOP" in state.read(stand_in.target).detail
 
 
+def test_a_server_that_was_ready_and_answers_503_is_ending_not_starting(stand_in: StandIn) -> None:
+    started(stand_in)
+    watcher = state.Observer(stand_in.target)
+    stand_in.says("200")
+    until(lambda: watcher.look().phase is Phase.READY)
+    stand_in.says("503")
+    found = watcher.look()
+    assert found.phase is Phase.UNHEALTHY
+    assert "it is ending" in found.detail
+
+
 def test_a_death_is_a_crash_with_its_cause(stand_in: StandIn) -> None:
     target = stand_in.with_traits("no-space")
     outcome = launch.start(target, launch.plan(target).basis, lambda _: None)
