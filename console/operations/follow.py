@@ -10,6 +10,7 @@ from remote.wire.codec import decode
 from remote.wire.server import LogLines, Phase, ServerState
 
 UNDER_WAY = (Phase.LOADING, Phase.STARTING)
+UNWELL = 60.0  # seconds without an answer that a server may take when it has just begun to listen on a busy machine
 QUIET = 3600.0  # seconds a followed log may be silent before its call ends
 
 
@@ -17,15 +18,19 @@ def until_ready(agent: Agent, on_state: Callable[[ServerState], None], every: fl
     """Watch a load; returns the first state that is neither loading nor starting. `on_state` gets each change.
 
     There is no deadline: a big model loads for a quarter of an hour, and a dead one says so by its phase.
+    A server that listens and does not answer gets `UNWELL` seconds before it is taken at its word.
     """
     last: tuple[object, ...] = ()
+    well = time.monotonic()
     while True:
         state = server_state(agent)
         shown = (state.phase, state.load, state.detail)
         if shown != last:
             on_state(state)
             last = shown
-        if state.phase not in UNDER_WAY:
+        if state.phase in UNDER_WAY:
+            well = time.monotonic()
+        elif state.phase is not Phase.UNHEALTHY or time.monotonic() - well > UNWELL:
             return state
         time.sleep(every)
 
