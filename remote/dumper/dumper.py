@@ -34,7 +34,7 @@ class Server:
     writes: bool
     tp_rank: int
     tp_size: int
-    hidden_size: int
+    hidden_size: Optional[int]
     rule: ChunkRule
     problem: Optional[Problem]
 
@@ -91,7 +91,7 @@ class Dumper:
                 rank, size = release.tp_rank_and_size()
                 problem = self._problem or refusal.of_server(model, self._layers)
                 writes = rank == 0 and release.pp_rank_and_size(model)[0] == 0
-                self._server = Server(writes, rank, size, int(model.config.hidden_size), chunk_rule(), problem)
+                self._server = Server(writes, rank, size, release.hidden_size(model), chunk_rule(), problem)
                 if problem is not None:
                     log.say(f"REFUSED: {problem.cause}: {problem.detail}")
                     self._stats.refused(problem.cause)

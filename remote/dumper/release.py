@@ -37,6 +37,14 @@ def pp_rank_and_size(model: Any) -> tuple[int, int]:
     return getattr(group, "rank_in_group", 0), getattr(group, "world_size", 1)
 
 
+def hidden_size(model: Any) -> Optional[int]:
+    """Columns of the states, None when the model does not tell (0.5.9 and older keep no config in it)."""
+    weight = getattr(getattr(model, "norm", None), "weight", None)
+    if weight is not None:
+        return int(weight.shape[0])
+    return getattr(getattr(model, "config", None), "hidden_size", None)
+
+
 def option(name: str) -> Any:
     """A server argument as it is in effect, MISSING when this release has none of that name."""
     for module, getter in _OPTION_SOURCES:

@@ -43,7 +43,7 @@ class Request:
     rid: Optional[str]
     rows: int
     prefix: int
-    hidden_size: int
+    hidden_size: Optional[int]
     tp_rank: int
     tp_size: int
     tensors: Callable[[], dict[str, Tensor]]
@@ -92,6 +92,7 @@ class Recorder:
                 account(written.size)
                 files[f"{tensor.name}.pt"] = _described(tensor, written)
             meta = self._meta(number, request, tensors.get("input_ids"))
+            meta["hidden_size"] = tensors["final"].shape[1]
             meta["dtype"] = tensors["final"].dtype
             meta["files"] = files
             _write_json(aside, "meta.json", meta)

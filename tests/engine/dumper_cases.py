@@ -50,7 +50,7 @@ class Bench:
         path = str(self.folder)
         self.writers = Writers(Recorder(Folder(path), Room(path), origin), self.stats)
         self.dumper = Dumper(layers, None, self.writers, self.stats)
-        self.model = SimpleNamespace(layers=range(4), config=SimpleNamespace(hidden_size=HIDDEN))
+        self.model = SimpleNamespace(layers=range(4), norm=SimpleNamespace(weight=torch.ones(HIDDEN)))
         self.evaluated: list[int] = []
 
     def batch(self, lengths: list[int], prefixes: list[int] | None = None, **more: Any) -> SimpleNamespace:
