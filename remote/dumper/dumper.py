@@ -48,7 +48,7 @@ class Dumper:
         self._budget = Budget(_BUDGET)
         self._server: Optional[Server] = None
         self._lock = threading.Lock()
-        self._told: Optional[tuple[str, int]] = None  # rid and end of the rows that last got an error
+        self._told: Optional[tuple[Optional[str], int]] = None  # rid and end of the rows that last got an error
 
     def begin(self, model: Any, input_ids: Any, positions: Any, batch: Any) -> Optional[Pass]:
         """The pass that is to be dumped, None when there is nothing to dump in it. Never raises.
@@ -150,7 +150,7 @@ class Dumper:
     def _already_told(self, segment: Segment) -> bool:
         """Whether these rows go on where an error ended: a later chunk of a prompt that was refused already."""
         continues = self._told is not None and self._told == (segment.rid, segment.prefix)
-        if segment.problem is not None and segment.rid is not None:
+        if segment.problem is not None:
             self._told = (segment.rid, segment.prefix + segment.rows)
         return continues
 

@@ -222,6 +222,17 @@ def a_prompt_in_chunks_is_one_error() -> None:
 
 
 @case
+def a_prompt_in_chunks_is_one_error_without_rids_too() -> None:
+    bench = Bench(limit=8)
+    for lengths, prefixes in (([2, 6], [0, 0]), ([8], [6]), ([3, 2], [14, 0])):
+        batch = bench.batch(lengths, prefixes)
+        del batch.rids
+        bench.forward(batch)
+    assert len(list(bench.folder.glob("req_*/error"))) == 1
+    assert len(list(bench.folder.glob("req_*/done"))) == 2
+
+
+@case
 def cached_rows_are_missing_rows() -> None:
     bench = Bench()
     bench.forward(bench.batch([4], [6]))
