@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, Callable, Optional
 
 from remote.telemetry import watch as watching
@@ -53,13 +55,33 @@ def read() -> GpuSnapshot:
 
 def watch(emit: Callable[[Any], None], cancelled: threading.Event) -> None:
     """Send the GPUs whenever a value changes, looking once a second; where there is no library, once a minute."""
-    watching.changes(
-        read,
-        emit,
-        cancelled,
-        pause=lambda seen: 60.0 if seen.problem == NO_LIBRARY else 1.0,
-        essence=watching.timeless,
-    )
+    with _kept_open():
+        watching.changes(
+            read,
+            emit,
+            cancelled,
+            pause=lambda seen: 60.0 if seen.problem == NO_LIBRARY else 1.0,
+            essence=_essence,
+        )
+
+
+def _essence(seen: GpuSnapshot) -> Any:
+    """What counts as a change: not the clock, and not a watt more or less, which an idle GPU always has."""
+    gpus = [dataclasses.replace(gpu, power=None if gpu.power is None else gpu.power // 5) for gpu in seen.gpus]
+    return gpus, seen.problem
+
+
+@contextlib.contextmanager
+def _kept_open() -> Iterator[None]:
+    """NVML counts its users: with one that stays, each look need not start it anew (18 ms on an H200)."""
+    nvml = _pynvml()
+    with contextlib.suppress(Exception):
+        nvml.nvmlInit()  # type: ignore[union-attr] # None fails like a library that doesn't start: `read` says so
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            nvml.nvmlShutdown()  # type: ignore[union-attr]
 
 
 def _pynvml() -> Optional[Any]:
@@ -74,7 +96,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
     except Exception as error:
         return Gpu(index, problem=str(error))
-    memory = _value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    memory = _memory(nvml, handle)
     milliwatts = _value(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
     name = _value(lambda: nvml.nvmlDeviceGetName(handle)) or ""
     running = _value(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle))
@@ -88,6 +110,13 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         temperature=_value(lambda: int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
         processes=_listed(running, memory),
     )
+
+
+def _memory(nvml: Any, handle: Any) -> Any:
+    """In use as nvidia-smi says it: version 1 of the call counts what the driver reserves (half a GB on an H200)."""
+    version = getattr(nvml, "nvmlMemory_v2", None)
+    newer = _value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=version)) if version else None
+    return newer or _value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
 
 
 def _listed(running: Optional[list[Any]], memory: Any) -> Optional[int]:

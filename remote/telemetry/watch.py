@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from typing import Any, Callable, TypeVar
@@ -31,8 +30,3 @@ def changes(
             emit(seen)
             sent = now
         cancelled.wait(max(0.05, pause(seen) - (time.monotonic() - started)))
-
-
-def timeless(snapshot: Any) -> Any:
-    """A snapshot without the time it was taken at."""
-    return dataclasses.replace(snapshot, at=0.0)

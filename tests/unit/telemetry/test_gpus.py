@@ -27,6 +27,14 @@ def test_gpus_are_read(pynvml: Pynvml) -> None:
     assert (gpu.utilization, gpu.power, gpu.temperature, gpu.processes) == (7, 312.3, 61, 2)
 
 
+def test_memory_is_what_nvidia_smi_says(pynvml: Pynvml) -> None:
+    pynvml(
+        "nvmlMemory_v2 = 2\nclass Without: used, total = 89 << 30, 96 << 30\n"
+        "def nvmlDeviceGetMemoryInfo(handle, version=1): return Without if version == 2 else Memory"
+    )
+    assert gpus.read().gpus[0].memory_used == 89 << 30
+
+
 def test_g01_a_driver_mismatch_is_its_own_state_with_a_remedy(pynvml: Pynvml) -> None:
     pynvml(f"def nvmlInit(): raise NVMLError({MISMATCH!r})")
     seen = gpus.read()
