@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from console.config.profile import Profile, Proxmox
 from console.errors import OperatorError
@@ -15,7 +16,7 @@ from remote.wire.plan import Check, Verdict
 CLOCK_SKEW = 5.0  # seconds; more than a round trip can explain
 
 
-class Examined(calls.Agent):
+class Examined(calls.Agent, Protocol):
     """An agent that also keeps its first words."""
 
     hello: Hello
