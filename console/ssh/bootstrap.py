@@ -143,6 +143,6 @@ def _after(nonce: str, ran: Ran) -> dict[str, Any] | None:
 
 
 def _told(ran: Ran) -> str:
-    """The last line of the command's stderr."""
-    lines = ran.err.decode(errors="replace").strip().splitlines()
+    """The last line that the command wrote, of stderr when there is one."""
+    lines = (ran.err or ran.out).decode(errors="replace").strip().splitlines()
     return lines[-1][-300:] if lines else ""

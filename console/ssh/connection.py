@@ -18,7 +18,8 @@ from console.ssh.route import Hop, route, unread_config
 HANDSHAKE = 10.0  # seconds, each: banner, key exchange, an answer to a login, a new channel
 COMMAND = 30.0
 RETRIES = (0.1, 0.3, 1.0)  # a channel just closed may still count against MaxSessions
-LARGEST_OUTPUT = 1 << 20
+LARGEST_OUTPUT = 1 << 20  # bytes
+LAST_OUTPUT = 1.0  # seconds to wait for more once the command has ended
 
 AskHostKey = Callable[[str, str, str], bool]  # host, key type, SHA256 fingerprint: does the operator trust it?
 Tell = Callable[[str], None]
@@ -26,7 +27,7 @@ Tell = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """A command that ended. status: -1 when it was killed by a signal."""
+    """A command that ended. status: -1 when it was killed by a signal, or the line broke."""
 
     status: int
     out: bytes
@@ -165,6 +166,7 @@ def _converse(channel: paramiko.Channel, stdin: bytes, deadline: float) -> Ran:
     out, err = bytearray(), bytearray()
     left = stdin
     closed = False
+    over = 0.0
     while True:
         moved = False
         if left and channel.send_ready():
@@ -180,11 +182,12 @@ def _converse(channel: paramiko.Channel, stdin: bytes, deadline: float) -> Ran:
             while ready():
                 moved = True
                 into += receive(65536)[: LARGEST_OUTPUT - len(into)]
-        if not moved and channel.exit_status_ready() and channel.eof_received:
-            return Ran(channel.recv_exit_status(), bytes(out), bytes(err))
-        if not moved and channel.closed:
-            raise EOFError("the line broke")
+        if moved:
+            continue
+        if channel.exit_status >= 0 or channel.closed:
+            over = over or time.monotonic() + LAST_OUTPUT
+            if channel.eof_received or time.monotonic() > over:  # a child that lives on may keep the pipe
+                return Ran(channel.exit_status, bytes(out), bytes(err))
         if time.monotonic() > deadline:
             raise TimeoutError
-        if not moved:
-            time.sleep(0.01)
+        time.sleep(0.01)

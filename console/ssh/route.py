@@ -17,6 +17,7 @@ from console.errors import ConfigError
 
 PATIENCE = 10.0  # seconds; `Match exec` may run programs
 MAX_HOPS = 8
+DEFAULT_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 IDENTITIES = ("id_ed25519", "id_ecdsa", "id_rsa")
 
 
@@ -136,11 +137,12 @@ def _hop(login: Login, options: dict[str, list[str]]) -> Hop:
         host=host,
         port=port,
         user=user,
-        known_as=_one(options, "hostkeyalias") or (host if port == 22 else f"[{host}]:{port}"),
+        known_as=(_one(options, "hostkeyalias") or (host if port == 22 else f"[{host}]:{port}")).lower(),
         identities=tuple(Path(_expand(path, tokens)).expanduser() for path in identities),
         only_identities=login.key is not None or _one(options, "identitiesonly") == "yes",
         agent_socket=_agent_socket(_one(options, "identityagent"), tokens),
-        known_hosts=tuple(Path(path).expanduser() for path in known or ("~/.ssh/known_hosts",)),
+        known_hosts=tuple(Path(path).expanduser() for path in known if path != "none")
+        or (DEFAULT_KNOWN_HOSTS.expanduser(),),
         hash_names=_one(options, "hashknownhosts") == "yes",
         proxy_command=_expand(command, tokens) if command and command != "none" else None,
     )

@@ -51,6 +51,8 @@ def explain(python: str, asked: str) -> str:
 
 def examine(folder: str, digest: str, size: int) -> bool:
     """Whether `folder` has the agent already. Raises OSError when the agent can't be put there, saying why."""
+    if not os.path.isabs(folder):
+        raise OSError("there is no home folder")
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)

@@ -13,8 +13,9 @@ import pytest
 from console.config.profile import Profile
 from console.errors import AuthenticationFailed, HostKeyUnknown, LinkLost
 from console.link import Link, LinkPhase, LinkState
+from console.ssh import bootstrap, pack
 from remote.wire.server import LogLines
-from tests.link.conftest import profile_of
+from tests.link.conftest import TABLE, profile_of
 from tests.link.proxy import Proxy, proxy
 from tests.link.sshd import SshConfig, Sshd, keygen
 
@@ -202,6 +203,17 @@ def test_it_backs_off_and_retry_now_does_not_wait(
     sshd.start()
     link.retry_now()
     assert listener.until(LinkPhase.LIVE, 3.5) < 3.5
+
+
+def test_s12_a_clock_two_hours_ahead(
+    profile: Profile, listener: Listener, make_link: MakeLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = TABLE.read_bytes().replace(b'{"now": time.time()}', b'{"now": time.time() + 7200}')
+    ahead = pack.build({**pack.sources(), "remote/agent/calls.py": table})
+    monkeypatch.setattr(bootstrap, "pack", lambda: ahead)
+    make_link(profile)
+    listener.wait(lambda: listener.states[-1].round_trip_ms, 5)
+    assert listener.states[-1].clock_offset == pytest.approx(7200, abs=1)
 
 
 def test_a_stream_that_fails_is_told_and_asked_for_again(

@@ -69,6 +69,30 @@ def test_l05_a_shell_that_prints(profile: Profile, sshd: Sshd, banner: str) -> N
     assert where(profile) == str(home_cache(sshd))
 
 
+COMMANDS = {
+    "both outputs": ("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2; exit 7", 7),
+    "a child that keeps the pipe": ("sleep 4 & echo $!", 0),
+    "killed": ("kill -9 $$", -1),
+    "not found": ("no-such-command", 127),
+}
+
+
+@pytest.mark.parametrize(("command", "status"), COMMANDS.values(), ids=COMMANDS.keys())
+def test_commands_end(profile: Profile, command: str, status: int) -> None:
+    connection = Connection()
+    connection.open(profile.container)
+    began = time.monotonic()
+    ran = connection.run(command, stdin=b"x" * 100_000)
+    assert ran.status == status
+    assert time.monotonic() - began < 3
+    assert len(ran.out) <= 1 << 20
+    with pytest.raises(LinkError, match=r"no end within 0\.3 s|no end within 0 s"):
+        connection.run("sleep 5", timeout=0.3)
+    connection.close()
+    with pytest.raises(LinkError):
+        connection.run("true")
+
+
 @pytest.mark.parametrize("subsystem", ["internal-sftp", "/bin/false", "/none"])
 def test_sftp_as_it_comes(make_sshd: MakeSshd, config: SshConfig, subsystem: str) -> None:
     sshd = make_sshd(Subsystem=f"sftp {subsystem}")
