@@ -138,12 +138,16 @@ def is_launcher(process: Process) -> bool:
     argv = process.argv
     if not argv:
         return False
-    if not PYTHON.match(os.path.basename(argv[0])):
+    if not is_python(process):
         return os.path.basename(argv[0]) == "sglang" and argv[1:2] == ("serve",)
     module, rest = _python_runs(argv)
     if module == "sglang.launch_server" or module.endswith("sglang/launch_server.py"):
         return True
     return (module == "sglang.cli.main" or os.path.basename(module) == "sglang") and rest[:1] == ("serve",)
+
+
+def is_python(process: Process) -> bool:
+    return bool(process.argv) and PYTHON.match(os.path.basename(process.argv[0])) is not None
 
 
 def _python_runs(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

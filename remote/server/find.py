@@ -104,16 +104,27 @@ def _by_hand(port: int, table: Table) -> Optional[Process]:
 
 
 def _orphans(table: Table) -> tuple[Member, ...]:
-    """Processes titled `sglang::` with no launcher above them: a dead server's, of whatever port."""
-    titled = [process for process in table.values() if processes.is_sglang(process) and not _launched(process, table)]
-    return tuple(Member(process, False, ORPHAN) for process in titled)
+    """Processes titled `sglang::` that nobody is left to look after: a dead server's, of whatever port."""
+    titled = (process for process in table.values() if processes.is_sglang(process))
+    return tuple(Member(process, False, ORPHAN) for process in titled if _abandoned(process, table))
 
 
-def _launched(process: Optional[Process], table: Table) -> bool:
+def _abandoned(process: Process, table: Table) -> bool:
+    """Nobody above it but SGLang's own children: no launcher, and no program that uses SGLang as a library.
+
+    The kernel gives an orphan to init or to another session's reaper, so parents count within one session only.
+    """
     seen: set[int] = set()
-    while process is not None and process.pid not in seen:
-        if processes.is_launcher(process):
-            return True
+    while process.pid not in seen:
+        if processes.is_launcher(process) or not processes.is_sglang(process):
+            return False
         seen.add(process.pid)
-        process = table.get(process.parent)
-    return False
+        parent = table.get(process.parent)
+        if parent is None or parent.session != process.session or _is_init(parent):
+            return True
+        process = parent
+    return True
+
+
+def _is_init(process: Process) -> bool:
+    return process.pid == 1 and not processes.is_python(process)

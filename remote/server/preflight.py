@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from pathlib import Path
 from typing import Optional
 
@@ -25,6 +26,7 @@ REQUEST_TOKENS = 8192  # the longest request that is usual
 FEW_REQUESTS = 4
 NCCL_RESERVE = 512 << 20  # bytes of /dev/shm that ranks need to talk to each other
 BUSY_BYTES = 1 << 30  # a GPU with more than this in use is not free; the driver alone takes less
+ENDING = 2.0  # seconds; children of a dead server end within, if they do
 STOP_FIRST = "Stop it first: hsconsole server stop."
 
 
@@ -50,7 +52,7 @@ def look(target: Target) -> Examination:
     package = Path(python.sglang_file).parent if python.sglang_file else None
     known = release.known_flags(package) if package else None
     line = command.command_line(target, known)
-    found = find.find(target.port)
+    found = _found(target.port)
     status, patched = _patch(target, python)
     checks = [_interpreter(python), patched, _flags(line, known is not None), *_refused(target, line)]
     checks += [_health(package)] if package else []
@@ -58,6 +60,15 @@ def look(target: Target) -> Examination:
     checks += [_room(target, line), _gpus(target, line, found)]
     path = ask.HEALTH if package is None or release.health_can_be_quiet(package) else ask.NOT_HEALTH_OLD
     return Examination(Preflight(tuple(checks)), line, python, status, found, path)
+
+
+def _found(port: int) -> Found:
+    """The server of the port. Children of another server that is ending right now are no orphans: it takes a moment."""
+    found = find.find(port)
+    if found.parent is None and found.members and not found.ours:
+        time.sleep(ENDING)
+        found = find.find(port)
+    return found
 
 
 def _interpreter(python: Interpreter) -> Check:
