@@ -22,7 +22,9 @@ HERE = Path(__file__).parent
 
 
 def save(keyboard: Keyboard, name: str) -> None:
-    (HERE / f"{name}.svg").write_text(keyboard.app.export_screenshot(title="hsconsole"))
+    picture = keyboard.app.export_screenshot(title="hsconsole")
+    # renderers other than browsers drop the spaces that begin a text, and with them the alignment
+    (HERE / f"{name}.svg").write_text(picture.replace("<text ", '<text xml:space="preserve" '))
     print(name, file=sys.stderr)
 
 
@@ -35,7 +37,7 @@ async def walk(stage: Stage) -> None:
         save(keyboard, "confirm-start")
         await keyboard.go_ahead()
         await keyboard.press("escape")
-        await keyboard.until("progress", lambda: picture.server and picture.server.load and picture.server.load.percent)
+        await keyboard.until("progress", lambda: picture.server and picture.server.load, 120)
         save(keyboard, "main-loading")
         await keyboard.until("ready", lambda: picture.server and picture.server.phase is Phase.READY, 200)
         for _ in range(6):
