@@ -21,11 +21,15 @@ from tests.engine.test_keyboard import apply_the_patch, revert_the_patch, send_a
 HERE = Path(__file__).parent
 
 
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
 def save(keyboard: Keyboard, name: str) -> None:
     picture = keyboard.app.export_screenshot(title="hsconsole")
     # renderers other than browsers drop the spaces that begin a text, and with them the alignment
     (HERE / f"{name}.svg").write_text(picture.replace("<text ", '<text xml:space="preserve" '))
-    print(name, file=sys.stderr)
+    say(name)
 
 
 async def walk(stage: Stage) -> None:
@@ -59,7 +63,7 @@ async def walk(stage: Stage) -> None:
 
 def main() -> None:
     def tell(progress: Progress) -> None:
-        print(f"{progress.seconds:7.1f} s  {progress.stage}  {progress.detail}", file=sys.stderr)
+        say(f"{progress.seconds:7.1f} s  {progress.stage}  {progress.detail}")
 
     with set_stage(tell) as made:
         asyncio.run(walk(made))

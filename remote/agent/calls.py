@@ -19,7 +19,10 @@ from remote.wire.target import Target
 
 @dataclasses.dataclass
 class Context:
-    """What a handler may use. emit sends an event of this call; cancelled is set when the console cancels it or leaves."""
+    """What a handler may use.
+
+    emit: sends an event of this call. cancelled: set when the console cancels the call or leaves.
+    """
 
     target: Optional[Target]
     emit: Callable[[Any], None]
@@ -60,15 +63,15 @@ def _run(context: Context, action: str, basis: dict[str, Any]) -> Outcome:
 
 
 CALLS: dict[str, Callable[..., Any]] = {
-    "ping": lambda c: {"now": time.time()},
-    "survey": lambda c, pythons=(): survey.survey(tuple(pythons)),
+    "ping": lambda _: {"now": time.time()},
+    "survey": lambda _, pythons=(): survey.survey(tuple(pythons)),
     "plan": lambda c, action: _action(action).plan(_target(c)),
     "run": _run,
     "patch.status": lambda c: patch.status(_target(c)),
     "server.state": lambda c: state.read(_target(c)),
     "server.preflight": lambda c: preflight.examine(_target(c)),
     "server.log": lambda c, lines=200: log.tail(_target(c), lines),
-    "gpus": lambda c: gpus.read(),
+    "gpus": lambda _: gpus.read(),
     "shm": lambda c: shm.read(_target(c).dump_dir),
     "dumps.list": lambda c, last=50: watch.newest(_target(c).dump_dir, last),
     "dumps.show": lambda c, number: detail.show(_target(c).dump_dir, number),
