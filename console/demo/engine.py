@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -22,6 +23,16 @@ DATA = Path(__file__).parent / "sglang_cpu"
 MODEL_SCRIPT = Path(__file__).with_name("model.py")
 NEEDED = 3_000_000_000  # bytes: 2.4 GB when done, and pip's own room
 BUILD_PATIENCE = 1200.0  # seconds to wait for another build
+
+# A machine without CUDA kernels needs these; what dumping needs, the product adds by itself.
+ENVIRONMENT = {
+    "SGLANG_USE_CPU_ENGINE": "1",
+    "TORCHDYNAMO_DISABLE": "1",  # else the server is not healthy before inductor has compiled for minutes
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+}
+# What a server imports: proves that the engine is whole, and compiles these modules, a tenth of all, once.
+TRIAL = "import sglang.launch_server, sglang.srt.managers.scheduler, sglang.srt.models.deepseek_v2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +113,8 @@ def _build(made: Engine, report: Reporter) -> None:
     _install(made, report)
     report("writing the model")
     _run([str(made.python), "-I", str(MODEL_SCRIPT), str(made.model)], "Start again.")
+    report("trying to import SGLang")
+    _run([str(made.python), "-I", "-c", TRIAL], "Report it: these packages worked together when they were pinned.")
     (made.folder / ".complete").touch()
     report("the engine is ready", str(made.folder))
 
@@ -119,9 +132,11 @@ def _install(made: Engine, report: Reporter) -> None:
         elif line.startswith("Installing collected packages"):
             report("installing SGLang's packages", f"{total} packages, 2.4 GB: about a minute")
 
-    pip.install(made.python, ["-r", str(pinned)], on_line)
+    pip.install(made.python, ["--no-compile", "-r", str(pinned)], on_line)
     report("installing SGLang")
-    pip.install(made.python, ["--no-deps", "-r", str(DATA / "requirements-no-deps.txt")], lambda _: None)
+    pip.install(
+        made.python, ["--no-compile", "--no-deps", "-r", str(DATA / "requirements-no-deps.txt")], lambda _: None
+    )
     shutil.copytree(
         DATA / "site", _site_packages(made), dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -134,7 +149,13 @@ def _site_packages(made: Engine) -> Path:
 
 def _run(command: list[str], remedy: str) -> None:
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env={**os.environ, **ENVIRONMENT},
     )
     if done.returncode:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from console.config.profile import Container, Dump, Profile, Server
-from console.demo.engine import Engine
+from console.demo.engine import ENVIRONMENT, Engine
 from console.demo.sshd import ALIAS, Sshd, free_port
 
 NAME = "demo"
@@ -16,13 +16,6 @@ STOOD_IN = (
     "no Kimi-K2.5: a DeepSeek-V3 of 4 layers with random weights",
 )
 
-# A machine without CUDA kernels needs these; what dumping needs, the product adds by itself.
-ENVIRONMENT = {
-    "SGLANG_USE_CPU_ENGINE": "1",
-    "TORCHDYNAMO_DISABLE": "1",  # else the server is not healthy before inductor has compiled for minutes
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-}
 FLAGS = (
     "--device=cpu",
     "--dtype=float32",  # exact: dumps can be compared with transformers to six digits
