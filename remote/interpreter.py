@@ -22,9 +22,9 @@ TIMEOUT = 15.0  # seconds
 USUAL = ("~/*/bin/python3", "/opt/*/bin/python3", "~/*conda*/envs/*/bin/python3", "/opt/*conda*/envs/*/bin/python3")
 
 # Runs in any Python 3.8+. The version is that of the distribution the package belongs to; a checkout found
-# through PYTHONPATH has none and says its version itself.
+# through PYTHONPATH has none and says its version itself. importlib.metadata takes longer to import than all the rest.
 PROBE = r"""
-import importlib.metadata as metadata, importlib.util, json, os, re, sys, sysconfig
+import importlib.util, json, os, re, sys, sysconfig
 
 def origin(name):
     try:
@@ -45,6 +45,11 @@ def owns(dist, file):
     return bool(root) and os.path.realpath(file).startswith(os.path.realpath(root) + os.sep)
 
 def version(file):
+    names = os.listdir(os.path.dirname(os.path.dirname(os.path.realpath(file))))
+    beside = [name for name in names if re.fullmatch(r"sglang-[^-]+\.dist-info", name)]
+    if len(beside) == 1:
+        return beside[0][len("sglang-"):-len(".dist-info")]
+    import importlib.metadata as metadata
     for dist in metadata.distributions(name="sglang"):
         try:
             if owns(dist, file):

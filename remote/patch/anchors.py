@@ -45,21 +45,22 @@ class Places:
 
 def find(tree: ast.Module, recipe: Recipe) -> Places:
     """Every place of `recipe` in `tree`. Raises AnchorMissingError for the first one that isn't there."""
+    model_class, shape = recipe.file.model_class, recipe.shape
     imports = _need(0, "imports at the top", _last_import(tree))
-    model = _need(1, f"class {recipe.model_class}", _named(tree.body, ast.ClassDef, recipe.model_class))
-    forward = _need(2, f"{recipe.model_class}.forward", _named(model.body, ast.FunctionDef, "forward"))
+    model = _need(1, f"class {model_class}", _named(tree.body, ast.ClassDef, model_class))
+    forward = _need(2, f"{model_class}.forward", _named(model.body, ast.FunctionDef, "forward"))
     names = [argument.arg for argument in forward.args.args]
     _need(3, f"forward({', '.join(ARGUMENTS)}, …)", all(name in names for name in ARGUMENTS) or None)
-    loops = [found for statement in forward.body for found in _layer_loops(statement)]
-    loop, index, body = _need(4, "one loop over self.layers", loops[0] if len(loops) == 1 else None)
-    wanted = f"{', '.join(recipe.layer_results)} = layer(…) in that loop"
-    _need(5, wanted, True if _results(body) == recipe.layer_results else None)
-    _need(6, f"the name {recipe.needs}", True if recipe.needs in _bound(tree, forward) else None)
-    _need(7, "self.norm after that loop", _after(forward, loop, "norm"))
+    loops = [(statement, *found) for statement in forward.body for found in _layer_loops(statement)]
+    outer, index, body = _need(4, "one loop over self.layers", loops[0] if len(loops) == 1 else None)
+    wanted = f"{', '.join(shape.layer_results)} = layer(…) in that loop"
+    _need(5, wanted, True if _results(body, index) == shape.layer_results else None)
+    _need(6, f"the name {shape.needs}", True if shape.needs in _bound(tree, forward) else None)
+    _need(7, "self.norm after that loop", _after(forward, outer, "norm"))
     final = _need(8, f"return {STATES} at the end of forward", _final_return(forward))
     return Places(
         after_imports=Place(imports.end_lineno or imports.lineno, 0),
-        before_loop=_place(loop),
+        before_loop=_place(outer),
         before_layer=_place(body[0]),
         before_return=_place(final),
         index=index,
@@ -95,29 +96,53 @@ def _named(body: Sequence[ast.stmt], kind: type[Named], name: str) -> Optional[N
     return found[0] if len(found) == 1 else None
 
 
-def _layer_loops(statement: ast.stmt) -> Iterator[tuple[ast.For, str, list[ast.stmt]]]:
-    """A `for`, its variable, and the block in it, below any `with`, where `layer = self.layers[variable]` stands."""
+def defines_forward(source: bytes, model_class: str, base: str) -> bool:
+    """Whether `model_class` in `source` runs its layers itself; not when it leaves that to its base class."""
+    try:
+        found = _named(ast.parse(source).body, ast.ClassDef, model_class)
+    except (SyntaxError, ValueError):
+        return True
+    if found is None or [ast.unparse(one) for one in found.bases] != [base]:
+        return True
+    return _named(found.body, ast.FunctionDef, "forward") is not None
+
+
+def _layer_loops(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """The variable of each `for` in a statement or the branches of an `if`, and the block below any `with` in it,
+    in which layer `variable` is called."""
+    if isinstance(statement, ast.If):
+        for inner in (*statement.body, *statement.orelse):
+            yield from _layer_loops(inner)
     if not (isinstance(statement, ast.For) and isinstance(statement.target, ast.Name)):
         return
     index = statement.target.id
     blocks = [statement.body]
-    wanted = f"layer = self.layers[{index}]"
     while blocks:
         block = blocks.pop()
         blocks.extend(inner.body for inner in block if isinstance(inner, ast.With))
-        if any(ast.unparse(inner) == wanted for inner in block if isinstance(inner, ast.Assign)):
-            yield statement, index, block
+        if any(_takes_layer(inner, index) for inner in block):
+            yield index, block
 
 
-def _results(block: Sequence[ast.stmt]) -> tuple[str, ...]:
+def _takes_layer(statement: ast.stmt, index: str) -> bool:
+    """`layer = self.layers[index]`, or a call of `self.layers[index]` whose results are assigned."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    layer = f"self.layers[{index}]"
+    return ast.unparse(statement) == f"layer = {layer}" or _called(statement) == layer
+
+
+def _called(statement: ast.Assign) -> str:
+    return ast.unparse(statement.value.func) if isinstance(statement.value, ast.Call) else ""
+
+
+def _results(block: Sequence[ast.stmt], index: str) -> tuple[str, ...]:
     """The names that `… = layer(…)` assigns in this block."""
     for statement in block:
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            called = statement.value.func
-            if isinstance(called, ast.Name) and called.id == "layer":
-                target = statement.targets[0]
-                names = target.elts if isinstance(target, ast.Tuple) else [target]
-                return tuple(ast.unparse(name) for name in names)
+        if isinstance(statement, ast.Assign) and _called(statement) in ("layer", f"self.layers[{index}]"):
+            target = statement.targets[0]
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            return tuple(ast.unparse(name) for name in names)
     return ()
 
 
@@ -149,8 +174,7 @@ def _final_return(function: ast.FunctionDef) -> Optional[ast.stmt]:
         returned = _returned(statement)
         if returned is None:
             break
-        value = returned.value.elts[0] if isinstance(returned.value, ast.Tuple) else returned.value
-        if not (isinstance(value, ast.Name) and value.id == STATES):
+        if not _starts_with_states(returned.value):
             return None
         first = statement
     return first
@@ -161,3 +185,10 @@ def _returned(statement: ast.stmt) -> Optional[ast.Return]:
     if isinstance(statement, ast.If) and not statement.orelse and len(statement.body) == 1:
         statement = statement.body[0]
     return statement if isinstance(statement, ast.Return) else None
+
+
+def _starts_with_states(value: Optional[ast.expr]) -> bool:
+    if isinstance(value, ast.IfExp):
+        return _starts_with_states(value.body) and _starts_with_states(value.orelse)
+    first = value.elts[0] if isinstance(value, ast.Tuple) and value.elts else value
+    return isinstance(first, ast.Name) and first.id == STATES

@@ -11,6 +11,7 @@ from typing import Any, Callable
 from remote.patch import files, marks, package, seam
 from remote.patch.look import Look
 from remote.patch.origin import original_of
+from remote.patch.recipes import ModelFile
 from remote.patch.status import lines_of, of
 from remote.patch.store import Record, Store
 from remote.statedir import state_dir
@@ -31,9 +32,10 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """result: what the model file holds afterwards. jobs: none when all is as wanted."""
+    """result: what `file` holds afterwards. jobs: none when all is as wanted."""
 
     plan: Plan
+    file: ModelFile
     result: bytes
     jobs: tuple[Job, ...]
     removes_dumper: bool = False
@@ -42,7 +44,7 @@ class Change:
 def applying(target: Target, look: Look) -> Change:
     """Raises Refused, naming the reason, when the patch can't go in here."""
     base = _base(look)
-    woven = seam.weave(base)
+    woven = seam.weave(base, look.file)
     store = Store(state_dir())
     jobs = []
     if woven.content != look.raw or look.dumper_digest != package.shipped_digest():
@@ -54,8 +56,9 @@ def applying(target: Target, look: Look) -> Change:
         added = len(marks.take_apart(woven.content).lines)
         jobs.append(_write(look, woven.content, f"Write {added} marked lines into the model file"))
     title = f"Patch sglang {look.release or ''} ({woven.recipe.name}) for {target.python}"
-    losses = () if _dumper_known(look) else (f"{look.dumper_folder} is replaced, and hsconsole did not write it",)
-    return Change(_plan("patch.apply", title, target, look, woven.content, jobs, losses), woven.content, tuple(jobs))
+    losses = () if look.dumper_known else (f"{look.dumper_folder} is replaced, and hsconsole did not write it",)
+    plan = _plan("patch.apply", title, target, look, woven.content, jobs, losses)
+    return Change(plan, look.file, woven.content, tuple(jobs))
 
 
 def reverting(target: Target, look: Look) -> Change:
@@ -68,7 +71,7 @@ def reverting(target: Target, look: Look) -> Change:
         keep = Step("Keep the file as it is now", f"cp {shlex.quote(look.path)} {copy}")
         jobs.append(Job(keep, lambda: "as " + store.keep(look.raw)[:12]))
         jobs.append(_write(look, result, f"Put the original back: {proof}"))
-    removes_dumper = look.dumper_digest is not None and _dumper_known(look)
+    removes_dumper = look.dumper_digest is not None and look.dumper_known and not look.also_patched
     if removes_dumper:
         remove = Step("Remove the dumper", f"rm -r {shlex.quote(look.dumper_folder)}")
         jobs.append(Job(remove, lambda: _remove(look)))
@@ -79,7 +82,7 @@ def reverting(target: Target, look: Look) -> Change:
         ("Lines of the other dump patch, and any other change since then, leave the file.",) if look.foreign else ()
     )
     plan = _plan("patch.revert", title, target, look, result, jobs, losses)
-    return Change(plan, result, tuple(jobs), removes_dumper)
+    return Change(plan, look.file, result, tuple(jobs), removes_dumper)
 
 
 def _base(look: Look) -> bytes:
@@ -127,12 +130,6 @@ def _shown(look: Look) -> str:
     found = lines_of(look)
     more = [f"… and {len(found) - SHOWN_LINES} more"] if len(found) > SHOWN_LINES else []
     return "\n".join([*(f"{line.number}: {line.text}" for line in found[:SHOWN_LINES]), *more])
-
-
-def _dumper_known(look: Look) -> bool:
-    """Nothing is there, or what hsconsole put there."""
-    ours = {package.shipped_digest(), look.record.dumper_digest if look.record else None}
-    return look.dumper_digest is None or look.dumper_digest in ours
 
 
 def _keep(look: Look, store: Store, base: bytes, woven: seam.Woven) -> Job:
@@ -210,10 +207,13 @@ def _basis(look: Look, result: bytes) -> dict[str, Any]:
         "dumper_digest": look.dumper_digest,
         "shipped_dumper": package.shipped_digest(),
         "sglang_version": look.release,
+        "also_patched": list(look.also_patched),
     }
 
 
 def _diff(path: str, before: bytes, after: bytes) -> str:
+    if before == after:
+        return ""
     old, new = (
         [line.decode("utf-8", "replace").rstrip("\r\n") for line in marks.lines_of(raw)] for raw in (before, after)
     )

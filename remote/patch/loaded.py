@@ -30,9 +30,13 @@ class Claim:
 
 def check(target: Target, look: Look) -> Check:
     """Compare what live servers of this installation loaded with what the files hold now."""
-    claims = [claim for claim in _claims(target.dump_dir) if claim.model_file == look.path]
-    if claims:
-        return _claimed(claims, look)
+    claims = _claims(target.dump_dir)
+    own = [claim for claim in claims if claim.model_file == look.path]
+    if own:
+        return _claimed(own, look)
+    shared = [claim for claim in claims if claim.model_file in map(os.path.realpath, look.also_patched)]
+    if shared and look.patched:
+        return _by_another(shared, look)
     servers = _servers(target, look)
     if not servers:
         return Check("loaded", Verdict.UNKNOWN, "no server of this installation runs")
@@ -47,11 +51,25 @@ def _claimed(claims: list[Claim], look: Look) -> Check:
     return Check("loaded", Verdict.WARN, f"{_pids([c.process for c in wrong])} loaded {other}", RESTART)
 
 
+def _by_another(claims: list[Claim], look: Look) -> Check:
+    """A process imports every model file, and names the one that brought the dumper in first."""
+    changed = os.stat(look.path).st_mtime
+    wrong = [c.process for c in claims if _started(c.process) < changed or c.dumper_digest != look.dumper_digest]
+    if wrong:
+        return Check("loaded", Verdict.WARN, f"{_pids(wrong)} loaded another file or dumper", RESTART)
+    found = f"{_pids([c.process for c in claims])} started after this file was patched and loaded this dumper"
+    return Check("loaded", Verdict.OK, found)
+
+
+def _started(process: Process) -> float:
+    return time.time() - process.age
+
+
 def _silent(servers: list[Process], target: Target, look: Look) -> Check:
     if not look.patched:
         return Check("loaded", Verdict.OK, f"{_pids(servers)} runs unpatched code, as the file is")
     changed = os.stat(look.path).st_mtime
-    older = [server for server in servers if time.time() - server.age < changed]
+    older = [server for server in servers if _started(server) < changed]
     if older:
         return Check("loaded", Verdict.WARN, f"the server runs unpatched code ({_pids(older)})", RESTART)
     found = f"{_pids(servers)} started after the patch but names no dumper in {target.dump_dir}"

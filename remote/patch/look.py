@@ -12,7 +12,8 @@ from typing import Optional
 
 from remote.interpreter import Environment, environment, with_sglang
 from remote.patch import files, marks, package, seam
-from remote.patch.recipes import DEEPSEEK
+from remote.patch.choice import Choose, patched
+from remote.patch.recipes import ModelFile
 from remote.patch.store import Record, Store
 from remote.statedir import StateDirError, state_dir
 from remote.wire.errors import PatchError
@@ -25,14 +26,16 @@ GIT_TIMEOUT = 10.0  # seconds
 class Look:
     """One model file and what surrounds it.
 
-    path: the real file, links followed. marked: None where marks do not pair; then marks_problem says where.
+    file: which; path: the real one, links followed. marked: None where marks do not pair, as marks_problem says.
     woven: what the patch makes of the file without our lines; None where no recipe fits, as `misfit` says.
     release_sha256: of the file as the release came, where the installation says. store: None without a state folder.
     dumper_folder: where the dumper belongs; dumper_digest: of what is there.
+    also_patched: other model files of this package that bear the patch, and so need the dumper.
     """
 
     environment: Environment
     package: str
+    file: ModelFile
     path: str
     raw: bytes
     sha256: str
@@ -46,6 +49,7 @@ class Look:
     record: Optional[Record]
     dumper_folder: str
     dumper_digest: Optional[str]
+    also_patched: tuple[str, ...]
 
     @property
     def patched(self) -> bool:
@@ -57,31 +61,43 @@ class Look:
         return self.woven is not None and self.woven.content == self.raw
 
     @property
+    def dumper_known(self) -> bool:
+        """There is no dumper, or one that hsconsole put there."""
+        records = self.store.records() if self.store else []
+        return self.dumper_digest in {None, package.shipped_digest(), *(one.dumper_digest for one in records)}
+
+    @property
     def release(self) -> Optional[str]:
         return self.environment.interpreter.sglang_version
 
 
-def take(target: Target) -> Look:
-    """Look at the SGLang that `target.python` imports. Raises NoSglangError or PatchError."""
+def take(target: Target, choose: Choose) -> Look:
+    """Look at the SGLang that `target.python` imports, at the model file that `choose` says.
+
+    Raises NoSglangError, PatchError, or what `choose` raises.
+    """
     seen = environment(target.python, target.env)
     interpreter = seen.interpreter
     if interpreter.problem or interpreter.sglang_file is None:
         raise NoSglangError(f"{target.python} {interpreter.problem}", _others())
     folder = os.path.dirname(interpreter.sglang_file)
-    path = os.path.realpath(os.path.join(folder, DEEPSEEK))
+    file = choose(target, folder)
+    path = os.path.realpath(os.path.join(folder, file.path))
     raw = files.read(path)
     if raw is None:
         raise NoModelFileError(
-            f"sglang {interpreter.sglang_version or '?'} in {folder} has no {DEEPSEEK}", "Install a whole sglang there."
+            f"sglang {interpreter.sglang_version or '?'} in {folder} has no {file.path}",
+            "Install a whole sglang there.",
         )
     marked, marks_problem = _marked(raw)
     foreign = bool(marked and not marked.lines and marks.foreign_lines(raw))
-    woven, misfit = (None, "") if marked is None or foreign else _woven(marked.base)
+    woven, misfit = (None, "") if marked is None or foreign else _woven(marked.base, file)
     store = _store()
     dumper_folder = os.path.join(_dumper_home(folder, seen), seam.PACKAGE)
     return Look(
         environment=seen,
         package=folder,
+        file=file,
         path=path,
         raw=raw,
         sha256=files.sha256(raw),
@@ -90,11 +106,12 @@ def take(target: Target) -> Look:
         foreign=foreign,
         woven=woven,
         misfit=misfit,
-        release_sha256=_released(folder, interpreter.sglang_version),
+        release_sha256=_released(folder, file, interpreter.sglang_version),
         store=store,
         record=store.record(path) if store else None,
         dumper_folder=dumper_folder,
         dumper_digest=package.installed_digest(dumper_folder),
+        also_patched=tuple(os.path.join(folder, other.path) for other in patched(folder) if other != file),
     )
 
 
@@ -119,9 +136,9 @@ def _marked(raw: bytes) -> tuple[Optional[marks.Marked], str]:
         return None, error.what
 
 
-def _woven(base: bytes) -> tuple[Optional[seam.Woven], str]:
+def _woven(base: bytes, file: ModelFile) -> tuple[Optional[seam.Woven], str]:
     try:
-        return seam.weave(base), ""
+        return seam.weave(base, file), ""
     except seam.UnknownReleaseError as error:
         return None, error.what
 
@@ -140,7 +157,7 @@ def _dumper_home(sglang: str, seen: Environment) -> str:
     return beside if on_path else os.path.realpath(seen.site)
 
 
-def _released(sglang: str, version: Optional[str]) -> Optional[str]:
+def _released(sglang: str, file: ModelFile, version: Optional[str]) -> Optional[str]:
     """The SHA-256 (hex) of the model file by the installed wheel's RECORD; None for checkouts."""
     for record in glob.glob(
         os.path.join(glob.escape(os.path.dirname(sglang)), f"sglang-{version}.dist-info", "RECORD")
@@ -150,7 +167,7 @@ def _released(sglang: str, version: Optional[str]) -> Optional[str]:
                 hashes = {row[0]: row[1] for row in csv.reader(source) if len(row) > 1}
         except (OSError, ValueError, csv.Error):
             continue
-        kind, _, digest = hashes.get(f"sglang/{DEEPSEEK}", "").partition("=")
+        kind, _, digest = hashes.get(f"sglang/{file.path}", "").partition("=")
         if kind == "sha256":
             return base64.urlsafe_b64decode(digest + "=" * (-len(digest) % 4)).hex()
     return None

@@ -17,6 +17,7 @@ VERSION = "3"
 _OPEN = re.compile(rb"^[ \t]*# >>> hsconsole hidden-state dump (\w+) >>>")
 _CLOSE = re.compile(rb"^[ \t]*# <<< hsconsole hidden-state dump (\w+) <<<")
 _FOREIGN = re.compile(rb"_hs_dump|HS_DUMP|\b_(?:json|time|os|Path)_hs\b")
+_ANY = b"hsconsole hidden-state dump"  # in every mark
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # as Python counts lines: a form feed ends none
 
 
@@ -49,6 +50,8 @@ class Marked:
 
 def take_apart(raw: bytes) -> Marked:
     """Split `raw` into marked lines and the rest. Raises BrokenMarksError, naming the line, when marks do not pair."""
+    if _ANY not in raw:
+        return Marked(raw)
     base, marked, version, opened = [], [], "", 0
     for number, line in enumerate(lines_of(raw), 1):
         opening, closing = _OPEN.match(line), _CLOSE.match(line)
@@ -70,11 +73,13 @@ def take_apart(raw: bytes) -> Marked:
 
 
 def has_marks(raw: bytes) -> bool:
-    return any(_OPEN.match(line) or _CLOSE.match(line) for line in lines_of(raw))
+    return _ANY in raw and any(_OPEN.match(line) or _CLOSE.match(line) for line in lines_of(raw))
 
 
 def foreign_lines(raw: bytes) -> tuple[MarkedLine, ...]:
     """Every line that bears one of the patch's names, as `grep -n` shows them."""
+    if not _FOREIGN.search(raw):
+        return ()
     return tuple(_shown(number, line) for number, line in enumerate(lines_of(raw), 1) if _FOREIGN.search(line))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from remote.patch import files
+from remote.patch import choice, files
 from remote.patch.change import Change, Job, applying, reverting
 from remote.patch.look import Look, take
 from remote.patch.status import of, status
@@ -24,17 +24,17 @@ Build = Callable[[Target, Look], Change]
 
 def plan_apply(target: Target) -> Plan:
     """What apply would do. Raises Refused or PatchError where the patch can't go in."""
-    return applying(target, take(target)).plan
+    return applying(target, take(target, choice.of_model)).plan
 
 
 def plan_revert(target: Target) -> Plan:
     """What revert would do. Raises Refused where the original can't be proven."""
-    return reverting(target, take(target)).plan
+    return reverting(target, take(target, choice.to_revert)).plan
 
 
 def apply(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     """Run a plan of plan_apply. Raises ChangedSincePlan when what it rests on has changed."""
-    _run(target, basis, step, applying)
+    _run(target, basis, step, choice.of_model, applying)
     seen = status(target)
     checks = (_state_check(seen), *seen.depths)
     good = seen.state is PatchState.APPLIED and all(c.verdict is Verdict.OK for c in seen.depths[:-1])
@@ -46,11 +46,11 @@ def apply(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
 
 def revert(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     """Run a plan of plan_revert. Raises ChangedSincePlan when what it rests on has changed."""
-    change = _run(target, basis, step, reverting)
-    look = take(target)
+    change = _run(target, basis, step, choice.to_revert, reverting)
+    look = take(target, lambda _, __: change.file)
     wanted = files.sha256(change.result)
     stays = look.dumper_digest is not None
-    dumper = "stays: hsconsole did not write it" if stays and not change.removes_dumper else "is gone"
+    dumper = _why_it_stays(look) if stays and not change.removes_dumper else "is gone"
     checks = (
         _check("file", look.sha256 == wanted, f"{look.sha256[:12]}, byte for byte the original {wanted[:12]}"),
         _check("text", not look.patched and not look.foreign, f"{look.path} bears no lines of the patch"),
@@ -61,9 +61,16 @@ def revert(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     return Outcome("patch.revert", good, seen.summary, (*checks, seen.depths[-1]))
 
 
-def _run(target: Target, basis: dict[str, Any], step: OnStep, build: Build) -> Change:
-    with Store(state_dir()).locked(str(basis.get("model_file"))):
-        change = build(target, take(target))
+def _why_it_stays(look: Look) -> str:
+    if look.also_patched:
+        return f"stays: {', '.join(look.also_patched)} is patched too"
+    return "stays: hsconsole did not write it"
+
+
+def _run(target: Target, basis: dict[str, Any], step: OnStep, choose: choice.Choose, build: Build) -> Change:
+    # one change of an installation at a time: its model files share the dumper
+    with Store(state_dir()).locked(str(basis.get("dumper_folder"))):
+        change = build(target, take(target, choose))
         _same(change.plan.basis, basis)
         for job in change.jobs:
             _do(job, step)

@@ -7,6 +7,7 @@ from typing import Optional
 
 from remote.patch import files, marks, seam
 from remote.patch.look import Look, committed
+from remote.patch.recipes import ModelFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,16 +63,16 @@ def _before_foreign(look: Look) -> Optional[Original]:
         if content is not None:
             return Original(content, "the original kept when the patch was applied to this release")
     content = committed(look.path)
-    if content is not None and _pristine(content):
+    if content is not None and _pristine(content, look.file):
         return Original(content, "the file as the git checkout's last commit has it")
     return None
 
 
-def _pristine(content: bytes) -> bool:
+def _pristine(content: bytes, file: ModelFile) -> bool:
     if marks.has_marks(content) or marks.foreign_lines(content):
         return False
     try:
-        seam.weave(content)
+        seam.weave(content, file)
     except seam.UnknownReleaseError:
         return False
     return True

@@ -10,7 +10,7 @@ from typing import Union
 
 from remote.patch import marks
 from remote.patch.anchors import AnchorMissingError, Place, Places, find
-from remote.patch.recipes import RECIPES, Recipe, known_releases
+from remote.patch.recipes import ModelFile, Recipe, known_releases, recipes_of
 from remote.wire.errors import Refused
 
 PACKAGE = "hsconsole_dumper"  # the dumper's name beside SGLang
@@ -45,17 +45,30 @@ class Woven:
 
 
 @functools.lru_cache(maxsize=4)  # an action looks several times at the same file
-def weave(base: bytes, recipes: tuple[Recipe, ...] = RECIPES) -> Woven:
-    """Put the patch into `base`, a model file without it.
+def weave(base: bytes, file: ModelFile) -> Woven:
+    """Put the patch into `base`, what `file` holds without it.
 
     The result compiles, and taken apart it is `base` again. Raises UnknownReleaseError naming the anchor that failed.
     """
+    try:
+        return _weave(base, recipes_of(file))
+    except _MisfitError as error:
+        remedy = f"The file was not changed. Releases this hsconsole knows: {known_releases(file)}."
+        raise UnknownReleaseError(f"{file.path.rpartition('/')[2]} {error}", remedy) from None
+
+
+class _MisfitError(Exception):
+    """Why a model file can't take the patch, said of the file."""
+
+
+def _weave(base: bytes, recipes: tuple[Recipe, ...]) -> Woven:
     lines = marks.lines_of(base)
     recipe, places = _fitting(base, recipes)
+    before = recipe.shape.before
     code = {
         places.after_imports: IMPORTS,
         places.before_loop: BEGIN,
-        places.before_layer: tuple(line.format(index=places.index, before=recipe.before) for line in CAPTURE),
+        places.before_layer: tuple(line.format(index=places.index, before=before) for line in CAPTURE),
         places.before_return: FINISH,
     }
     newline = _newline(lines)
@@ -70,9 +83,9 @@ def _prove(content: bytes, base: bytes) -> None:
     try:
         compile(content, "the model file", "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        raise UnknownReleaseError(f"the model file does not compile with the patch in it: {error}", _remedy()) from None
+        raise _MisfitError(f"does not compile with the patch in it: {error}") from None
     if marks.take_apart(content).base != base:
-        raise UnknownReleaseError("the patch's lines could not be told from the file's own", _remedy())
+        raise _MisfitError("has lines of its own that can't be told from the patch's")
 
 
 def _fitting(base: bytes, recipes: tuple[Recipe, ...]) -> tuple[Recipe, Places]:
@@ -80,13 +93,16 @@ def _fitting(base: bytes, recipes: tuple[Recipe, ...]) -> tuple[Recipe, Places]:
         tree = ast.parse(base)
     except (SyntaxError, ValueError) as error:
         python = "Python {}.{}".format(*sys.version_info)
-        raise UnknownReleaseError(f"the model file cannot be read as {python}: {error}", _remedy()) from None
+        raise _MisfitError(f"cannot be read as {python}: {error}") from None
     tried = [_try(tree, recipe) for recipe in recipes]
     for fitting in tried:
         if not isinstance(fitting, AnchorMissingError):
             return fitting
-    nearest = max((miss for miss in tried if isinstance(miss, AnchorMissingError)), key=lambda miss: miss.order)
-    raise UnknownReleaseError(f"the model file lacks an anchor of the patch: {nearest.anchor}", _remedy())
+    misses = [miss for miss in tried if isinstance(miss, AnchorMissingError)]
+    if not misses:
+        raise _MisfitError("has a layer loop of its own, and no release was known in which it does")
+    nearest = max(misses, key=lambda miss: miss.order)
+    raise _MisfitError(f"lacks an anchor of the patch: {nearest.anchor}")
 
 
 def _try(tree: ast.Module, recipe: Recipe) -> Union[tuple[Recipe, Places], AnchorMissingError]:
@@ -94,10 +110,6 @@ def _try(tree: ast.Module, recipe: Recipe) -> Union[tuple[Recipe, Places], Ancho
         return recipe, find(tree, recipe)
     except AnchorMissingError as error:
         return error
-
-
-def _remedy() -> str:
-    return f"The file was not changed. Releases this hsconsole knows: {known_releases()}."
 
 
 def _newline(lines: list[bytes]) -> bytes:
@@ -108,5 +120,5 @@ def _newline(lines: list[bytes]) -> bytes:
 def _indent(lines: list[bytes], place: Place) -> bytes:
     indent = lines[place.line][: place.indent]
     if indent.strip():
-        raise UnknownReleaseError(f"line {place.line + 1} of the model file holds more than one statement", _remedy())
+        raise _MisfitError(f"holds more than one statement in line {place.line + 1}")
     return indent

@@ -6,10 +6,10 @@ import glob
 import os
 from typing import Optional
 
-from remote.patch import files, loaded, marks, package
+from remote.patch import choice, files, loaded, marks, package
 from remote.patch.look import Look, NoModelFileError, NoSglangError, take
 from remote.patch.origin import original_of
-from remote.patch.recipes import DEEPSEEK, known_releases
+from remote.patch.recipes import known_releases
 from remote.patch.store import Record
 from remote.wire.patch import MarkedLine, PatchState, PatchStatus
 from remote.wire.plan import Check, Verdict
@@ -22,8 +22,8 @@ DEPTHS = ("text", "hash", "imported", "loaded")
 def status(target: Target) -> PatchStatus:
     """What is there now. Changes nothing; raises PatchError only where a file can't be read."""
     try:
-        return of(target, take(target))
-    except (NoSglangError, NoModelFileError) as error:
+        return of(target, take(target, choice.to_show))
+    except (NoSglangError, NoModelFileError, choice.UnknownModelError) as error:
         absent = PatchState.NO_SGLANG if isinstance(error, NoSglangError) else PatchState.UNKNOWN_RELEASE
         depths = tuple(Check(name, Verdict.UNKNOWN, "nothing to look at", error.remedy) for name in DEPTHS)
         return PatchStatus(absent, target.python, error.what, depths=depths)
@@ -66,7 +66,7 @@ def _by_dumper(look: Look) -> PatchState:
     """The model file is right; the dumper decides."""
     if look.dumper_digest == package.shipped_digest():
         return PatchState.APPLIED
-    edited = look.record is not None and look.record.dumper_digest != look.dumper_digest
+    edited = look.record is not None and not look.dumper_known
     return PatchState.DRIFTED if look.dumper_digest is None or edited else PatchState.OUTDATED
 
 
@@ -83,7 +83,7 @@ def _summary(state: PatchState, look: Look) -> str:
         PatchState.OUTDATED: f"{sglang} was patched by another version of hsconsole: apply again",
         PatchState.DRIFTED: f"{sglang} bears the patch's marks, but was changed since: {_drift(look)}",
         PatchState.FOREIGN: f"{sglang} bears another dump patch, in {len(lines_of(look))} lines: not hsconsole's",
-        PatchState.UNKNOWN_RELEASE: f"{sglang} is not known: {look.misfit}. Known: {known_releases()}",
+        PatchState.UNKNOWN_RELEASE: f"{sglang} is not known: {look.misfit}. Known: {known_releases(look.file)}",
     }[state]
 
 
@@ -167,6 +167,7 @@ def _notes(look: Look) -> tuple[str, ...]:
         notes.append(f"{look.release} is not among the releases {look.woven.recipe.name} was made for; its shape fits")
     if look.patched and look.marked and marks.foreign_lines(look.marked.base):
         notes.append("lines of another dump patch stand outside the marks")
+    notes += [f"{path} bears the patch too, for other models: the dumper serves both" for path in look.also_patched]
     others = [*look.environment.others, *_elsewhere(look)]
     notes += [f"another sglang is in {other}; {look.package} is the one imported" for other in look.environment.others]
     notes += [f"{path} bears the patch too, and is not what this Python imports" for path in _patched(others, look)]
@@ -184,9 +185,13 @@ def _unpatched_since(record: Record, look: Look) -> str:
 
 
 def _elsewhere(look: Look) -> list[str]:
-    return [record.path for record in look.store.records() if record.path != look.path] if look.store else []
+    return [record.path for record in look.store.records()] if look.store else []
 
 
 def _patched(places: list[str], look: Look) -> list[str]:
-    paths = {os.path.realpath(p if p.endswith(".py") else os.path.join(p, DEEPSEEK)) for p in places} - {look.path}
-    return [path for path in sorted(paths) if os.path.isfile(path) and marks.has_marks(files.read(path) or b"")]
+    """Patched model files among `places`, files and packages, that are not in the package looked at."""
+    found = {place for place in places if place.endswith(".py") and marks.has_marks(files.read(place) or b"")}
+    for folder in (place for place in places if not place.endswith(".py")):
+        found.update(os.path.join(folder, file.path) for file in choice.patched(folder))
+    own = {look.path, *map(os.path.realpath, look.also_patched)}
+    return sorted({os.path.realpath(path) for path in found} - own)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from remote.patch import files, operations, package, seam
+from remote.patch.recipes import DEEPSEEK
 from remote.wire.errors import PatchError, Refused
 from remote.wire.patch import PatchState
 from remote.wire.plan import StepResult, Verdict
@@ -162,7 +163,7 @@ import json, sys
 from remote.patch import operations
 from remote.wire.errors import OperatorError
 from remote.wire.target import Target
-target = Target(sys.argv[1], "")
+target = Target(*sys.argv[1:])
 basis = operations.plan_apply(target).basis
 print("ready", flush=True)
 sys.stdin.readline()
@@ -176,7 +177,7 @@ except OperatorError as error:
 def test_two_at_once_one_wins(bench: Make) -> None:
     env = bench()
     raw = env.model.read_bytes()
-    command = [sys.executable, "-c", RACE, env.target.python]
+    command = [sys.executable, "-c", RACE, env.target.python, env.target.model_path]
     pair: list[Any] = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
@@ -185,7 +186,7 @@ def test_two_at_once_one_wins(bench: Make) -> None:
         one.stdin.write("go\n")
         one.stdin.flush()
     assert sorted(one.communicate(timeout=60)[0].strip() for one in pair) == ["True", "refused.changed"]
-    assert env.model.read_bytes() == seam.weave(raw).content
+    assert env.model.read_bytes() == seam.weave(raw, DEEPSEEK).content
     assert (env.dumper / "__init__.py").exists()
 
 
@@ -217,7 +218,10 @@ def test_the_dumper_is_read_from_a_zipapp_too(tmp_path: Path) -> None:
         (root / "remote/dumper" / path).parent.mkdir(parents=True, exist_ok=True)
         (root / "remote/dumper" / path).write_bytes(content)
     source = Path(files.__file__).parents[1]
-    for file in [*source.glob("*.py"), *source.glob("patch/*.py"), *source.glob("wire/*.py")]:
+    for file in [
+        *source.glob("*.py"),
+        *(file for name in ("patch", "server", "wire") for file in source.glob(f"{name}/*.py")),
+    ]:
         place = root / "remote" / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(file.read_bytes())

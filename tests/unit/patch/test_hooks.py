@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from remote.patch import seam
+from remote.patch.recipes import DEEPSEEK, LLAMA, QWEN2_MOE
 
 SUMMED = """
 import math
@@ -43,12 +44,47 @@ class DeepseekV2Model:
         hidden_states = residual_batch.final_norm(hidden_states, self.norm)
         return hidden_states
 """
+DIRECT = """
+import residual_batch
+class LlamaModel:
+    def forward(self, input_ids, positions, forward_batch):
+        hidden_states = 1.0
+        aux = []
+        for i in range(len(self.layers)):
+            hidden_states = self.layers[i](positions, hidden_states, forward_batch, capture=aux if i else None)
+        if not self.last:
+            return {"hidden_states": hidden_states}
+        hidden_states = residual_batch.final_norm(hidden_states, self.norm)
+        return (hidden_states, aux) if aux else hidden_states
+"""
+BRANCH = """
+import math
+class Qwen2MoeModel:
+    def forward(self, input_ids, positions, forward_batch):
+        hidden_states = 1.0
+        residual = None
+        if forward_batch == "overlap":
+            hidden_states, residual = 1.0, 3.0
+        else:
+            for i in range(len(self.layers)):
+                with self.context:
+                    layer = self.layers[i]
+                    hidden_states, residual = layer(positions, hidden_states, residual)
+        if not self.last:
+            return {"hidden_states": hidden_states}
+        else:
+            hidden_states = self.norm(hidden_states + residual)
+        return hidden_states
+"""
 MODELS = {
-    "pair": SUMMED.format(results="hidden_states, residual"),
-    "triple": SUMMED.format(results="hidden_states, residual, topk_indices"),
-    "snapshot": SNAPSHOT,
+    "pair": (DEEPSEEK, SUMMED.format(results="hidden_states, residual")),
+    "triple": (DEEPSEEK, SUMMED.format(results="hidden_states, residual, topk_indices")),
+    "snapshot": (DEEPSEEK, SNAPSHOT),
+    "direct": (LLAMA, DIRECT),
+    "branch": (QWEN2_MOE, BRANCH),
 }
-EXPECTED = {"pair": {0: 1.0, 2: 3.0}, "triple": {0: 1.0, 2: 3.0}, "snapshot": {0: 100.0, 2: 102.0}}
+SUMS, SNAPSHOTS = {0: 1.0, 2: 3.0}, {0: 100.0, 2: 102.0}
+EXPECTED = {"pair": SUMS, "triple": SUMS, "snapshot": SNAPSHOTS, "direct": SNAPSHOTS, "branch": SUMS}
 
 
 class Seen:
@@ -76,12 +112,15 @@ class Seen:
 def _model(kind: str, *, last: bool = True) -> Any:
     """Each layer adds 1 to the residual stream."""
     namespace: dict[str, Any] = {}
-    exec(compile(seam.weave(MODELS[kind].encode()).content, "model.py", "exec"), namespace)
-    model = namespace["DeepseekV2Model"]()
+    file, source = MODELS[kind]
+    exec(compile(seam.weave(source.encode(), file).content, "model.py", "exec"), namespace)
+    model = namespace[file.model_class]()
     layers = {
         "pair": lambda p, h, r: (1.0, h + (r or 0.0)),
         "triple": lambda p, h, r: (1.0, h + (r or 0.0), None),
         "snapshot": lambda p, h, b: (h + 1.0, None),
+        "direct": lambda p, h, b, capture: h + 1.0,
+        "branch": lambda p, h, r: (1.0, h + (r or 0.0)),
     }
     model.layers = [layers[kind]] * 3
     model.norm = lambda states: states * 10
@@ -133,3 +172,8 @@ def test_without_the_variable_the_dumper_is_not_even_imported(
     monkeypatch.setitem(sys.modules, "hsconsole_dumper", None)  # an import would raise
     assert _model(kind).forward([1], [0], "batch") == 40.0
     assert seen.begun == []
+
+
+def test_a_pass_that_goes_around_the_layer_loop_captures_nothing_and_lives(seen: Seen) -> None:
+    assert _model("branch").forward([1], [0], "overlap") == 40.0
+    assert (seen.captured, seen.final) == ({}, [40.0])

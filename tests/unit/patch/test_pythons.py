@@ -11,6 +11,7 @@ import pytest
 
 import remote
 from remote.patch import seam
+from remote.patch.recipes import DEEPSEEK
 from tests.pythons import oldest_and_newest
 from tests.unit.patch.conftest import Bench
 
@@ -18,7 +19,7 @@ SMOKE = """
 import sys
 from remote.patch import operations
 from remote.wire.target import Target
-target = Target(sys.argv[1], "")
+target = Target(sys.argv[1], sys.argv[4])
 say = lambda step: print(step.title)
 print(operations.status(target).state.value)
 assert operations.apply(target, operations.plan_apply(target).basis, say).ok
@@ -37,7 +38,15 @@ def test_the_whole_cycle(bench: Callable[..., Bench], tmp_path: Path, python: Pa
     raw = env.model.read_bytes()
     checkout = Path(remote.__file__).parents[1]
     said = subprocess.run(
-        [str(python), "-c", SMOKE, env.target.python, str(env.model), str(tmp_path / "patched.py")],
+        [
+            str(python),
+            "-c",
+            SMOKE,
+            env.target.python,
+            str(env.model),
+            str(tmp_path / "patched.py"),
+            env.target.model_path,
+        ],
         env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
@@ -47,5 +56,5 @@ def test_the_whole_cycle(bench: Callable[..., Bench], tmp_path: Path, python: Pa
     assert said.returncode == 0, said.stderr
     states = [line for line in said.stdout.splitlines() if line in ("clean", "applied")]
     assert states == ["clean", "applied", "clean"]
-    assert (tmp_path / "patched.py").read_bytes() == seam.weave(raw).content
+    assert (tmp_path / "patched.py").read_bytes() == seam.weave(raw, DEEPSEEK).content
     assert env.model.read_bytes() == raw

@@ -10,13 +10,14 @@ from collections.abc import Callable
 import pytest
 
 from remote.patch import marks, seam
+from remote.patch.recipes import DEEPSEEK
 from tests.unit.patch.conftest import RELEASES, model_file
 
 
 @pytest.mark.parametrize(("release", "family"), RELEASES.items())
 def test_each_release_gets_its_family_and_nothing_but_new_lines(release: str, family: str) -> None:
     raw = model_file(release)
-    woven = seam.weave(raw)
+    woven = seam.weave(raw, DEEPSEEK)
     assert woven.recipe.name == family
     assert woven.recipe.seen_in(release)
     changes = [
@@ -35,7 +36,7 @@ def test_each_release_gets_its_family_and_nothing_but_new_lines(release: str, fa
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_hooks_stand_around_the_layer_loop(release: str) -> None:
-    tree = ast.parse(seam.weave(model_file(release)).content)
+    tree = ast.parse(seam.weave(model_file(release), DEEPSEEK).content)
     (model,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "DeepseekV2Model")
     (forward,) = (n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "forward")
     text = ast.unparse(forward)
@@ -66,7 +67,7 @@ FORMS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("release", ["0.4.6", "0.5.23"])
 def test_x01_the_style_of_the_file_survives(release: str, form: str) -> None:
     raw = FORMS[form](model_file(release))
-    content = seam.weave(raw).content
+    content = seam.weave(raw, DEEPSEEK).content
     assert marks.take_apart(content).base == raw
     assert content.startswith(raw[:200])
     assert content.endswith(raw[-200:])
@@ -95,7 +96,7 @@ def test_x05_an_unknown_shape_is_refused_and_its_anchor_named(old: str, new: str
     start = text.index("class DeepseekV2Model(") if old in text[text.index("class DeepseekV2Model(") :] else 0
     changed = text[:start] + text[start:].replace(old, new)
     with pytest.raises(seam.UnknownReleaseError) as refusal:
-        seam.weave(changed.encode())
+        seam.weave(changed.encode(), DEEPSEEK)
     assert anchor in refusal.value.what
     assert "0.4.6 to 0.5.9, 0.5.10 to 0.5.20, 0.5.21 to 0.5.23" in refusal.value.remedy
     assert refusal.value.exit_code == 5
@@ -107,7 +108,7 @@ def test_a_loop_on_one_line_is_refused() -> None:
     start = text.index("        for i in range(len(self.layers)):\n" + old)
     changed = text[:start] + "        residual = None; " + text[start:].lstrip()
     with pytest.raises(seam.UnknownReleaseError):
-        seam.weave(changed.encode())
+        seam.weave(changed.encode(), DEEPSEEK)
 
 
 BROKEN = {
