@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint bench screenshots
+.PHONY: setup demo test test-matrix lint bench screenshots
 
 setup: $(VENV)/.ready
 
@@ -25,6 +25,10 @@ lint: setup
 
 test: lint
 	$(BIN)/pytest
+
+# More releases and models than `make test` can afford.
+test-matrix: lint
+	$(BIN)/pytest -m matrix
 
 bench: setup
 	$(BIN)/python -m tests.bench
