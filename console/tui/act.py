@@ -26,12 +26,7 @@ LEAVE_WITHIN = 5.0  # seconds for a second q
 
 
 class StepDone(Message):
-    """A step ended; posted from the thread that waits for the run."""
-
-    def __init__(self, run: Run, step: StepResult) -> None:
-        super().__init__()
-        self.run = run
-        self.step = step
+    """A step of the run ended; posted from the thread that waits for it."""
 
 
 class Actor:
@@ -56,6 +51,15 @@ class Actor:
         words = f"{self.running!r} is running and would be cut off. Press q again to leave all the same."
         self._app.notify(words, severity="warning", markup=False)
         return False
+
+    def show_run(self) -> None:
+        """The page of the action under way, where it was left."""
+        if self.run is not None and not self._run_in_view(self.run):
+            self._app.push_screen(RunScreen(self.run))
+
+    def _run_in_view(self, run: Run) -> bool:
+        screen = self._app.screen
+        return isinstance(screen, RunScreen) and screen.run is run
 
     async def _act(self, action: Action) -> None:
         try:
@@ -91,11 +95,11 @@ class Actor:
     async def _watch(self, run: Run, plan: Plan | None) -> None:
         """Run it, with its page in view; the operator may leave the page."""
         app, self.run = self._app, run
-        page = RunScreen(run)
-        app.push_screen(page)
+        self.show_run()
 
         def on_step(step: StepResult) -> None:
-            app.post_message(StepDone(run, step))
+            run.steps.append(step)  # before the result, whichever way the messages go
+            app.post_message(StepDone())
 
         try:
             if plan is None:
@@ -107,7 +111,7 @@ class Actor:
         run.ended = app.picture.clock.monotonic()
         app.look_at_patch()
         app.look()
-        if not page.is_current:
+        if not self._run_in_view(run):
             words = line(run.summary, 300)
             app.notify(words, title=run.title, severity="information" if run.ok else "error", markup=False)
 

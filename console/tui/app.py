@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 from textual import constants, on, work
 from textual.app import App
+from textual.css.query import NoMatches
 from textual.message import Message
 
 from console.actions import BY_ID
@@ -84,6 +86,7 @@ class HsConsoleApp(App[None]):
         self, profile: Profile, link_factory: LinkFactory, hint: str = "", *, clock: Clock | None = None
     ) -> None:
         super().__init__()
+        self.animation_level = "none"  # a page key must not lose a race against a new log line
         self.profile = profile
         self.picture = Picture(profile, clock or SystemClock())
         self.hint = hint
@@ -102,10 +105,11 @@ class HsConsoleApp(App[None]):
         return themes.defaults(self.current_theme.dark)
 
     def on_mount(self) -> None:
-        self.register_theme(themes.DARK)
-        self.register_theme(themes.LIGHT)
+        for theme in (themes.DARK, themes.LIGHT, themes.MONO):
+            self.register_theme(theme)
+        ours = themes.MONO if self.no_color else themes.DARK
         # TEXTUAL_THEME is the operator's own choice
-        self.theme = themes.DARK.name if constants.DEFAULT_THEME == "textual-dark" else constants.DEFAULT_THEME
+        self.theme = ours.name if constants.DEFAULT_THEME == "textual-dark" else constants.DEFAULT_THEME
         self.set_interval(1.0, self._tick)
         self.call_after_refresh(self._open_link)
 
@@ -181,8 +185,9 @@ class HsConsoleApp(App[None]):
     def look(self) -> None:
         """Let every screen that can be seen show what changed."""
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, Page) and screen.is_attached:
-                screen.look()
+            if isinstance(screen, Page):
+                with contextlib.suppress(NoMatches):  # a screen that is being made or taken down
+                    screen.look()
             if not screen.is_modal:
                 return
 
@@ -220,6 +225,8 @@ class HsConsoleApp(App[None]):
         reason = self.why_not(action)
         if reason:
             self.notify(line(reason, 300), title=BY_ID[action].label, severity="warning", markup=False)
+            if BY_ID[action].changes or BY_ID[action].leaves_trace:
+                self._actor.show_run()
         elif BY_ID[action].changes or BY_ID[action].leaves_trace:
             self._actor.begin(BY_ID[action])
         else:
@@ -254,8 +261,7 @@ class HsConsoleApp(App[None]):
             self.exit()
 
     @on(StepDone)
-    def _add_step(self, event: StepDone) -> None:
-        event.run.steps.append(event.step)
+    def _show_step(self) -> None:
         self.look()
 
     @on(DumpTable.Opened)

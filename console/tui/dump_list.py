@@ -19,6 +19,7 @@ class DumpList:
         self.problem = ""
         self.needle = ""
         self.shown: list[int] = []
+        self.longest_rid = 0  # characters, of all that were ever here: columns never jump back
 
     def __len__(self) -> int:
         return len(self.shown)
@@ -39,6 +40,7 @@ class DumpList:
         self.rows.update((row.number, row) for row in change.rows)
         for number in change.removed:
             self.rows.pop(number, None)
+        self.longest_rid = max(self.longest_rid, max((len(row.rid or "") for row in change.rows), default=0))
         touched = [*(row.number for row in change.rows), *change.removed]
         if len(touched) > FEW or len(self.rows) > MOST_ROWS + FEW:
             self._show()

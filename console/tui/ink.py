@@ -79,7 +79,7 @@ def faded(content: Content) -> Content:
     return Content(content.plain, [Span(0, len(content), MUTED), *drawn])
 
 
-def sparkline(values: tuple[float, ...], highest: float, style: str = MUTED) -> Content:
+def sparkline(values: tuple[float, ...], highest: float, style: str = BAR_OTHER) -> Content:
     """The last values as columns; each 0…highest."""
     top = len(_LEVELS) - 1
     levels = (min(max(round(value / highest * top), 0), top) for value in values)

@@ -11,7 +11,10 @@ from remote.wire.plan import Check, Outcome, Step, StepResult
 
 @dataclasses.dataclass
 class Run:
-    """planned: the plan's steps, empty where there was no plan. Times are monotonic seconds."""
+    """planned: the plan's steps, empty where there was no plan. Times are monotonic seconds.
+
+    steps: appended to by the thread that waits for the answer; all else is the UI thread's.
+    """
 
     label: str
     title: str

@@ -1,6 +1,8 @@
-"""The two themes of hsconsole. Textual's own are in the palette too, so what the widgets need has defaults here."""
+"""The themes of hsconsole. Textual's own are in the palette too, so what the widgets need has defaults here."""
 
 from __future__ import annotations
+
+import dataclasses
 
 from textual.theme import Theme
 
@@ -53,6 +55,12 @@ LIGHT = Theme(
         "scrollbar": "#c9cdd1",
         "scrollbar-background": "#fbfbf9",
     },
+)
+
+
+# Without colour what is wrong must not be greyer than what is right.
+MONO = dataclasses.replace(
+    DARK, name="hsconsole-mono", accent="#ffffff", error="#ffffff", warning="#ffffff", success="#c0c0c0"
 )
 
 

@@ -49,6 +49,7 @@ class FakeLink:
         self.asked: list[str] = []
         self.streams: dict[str, Callable[[Any], None]] = {}
         self.closed = threading.Event()
+        self.connected = threading.Event()
         self.retried = 0
         self.on_start: Callable[[FakeLink], None] = lambda link: None
 

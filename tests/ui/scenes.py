@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from console.config.profile import Container, Dump, Profile, Proxmox, Server
-from console.errors import HostKeyChanged
+from console.errors import HostKeyChanged, HostKeyUnknown
 from console.link import LinkPhase
 from console.tui.app import HsConsoleApp
 from remote.wire.dumps import DumpCounts, DumpDetail, DumpFile, DumpRow, DumpsChange, DumpState, DumpTest
@@ -237,10 +238,6 @@ def loading(link: FakeLink) -> None:
 
 def ready(link: FakeLink, count: int = 8) -> None:
     _common(link)
-    for used in (70, 96, 91, 97, 95, 88, 97, 96, 40, 97, 99):
-        snapshot = gpus(count)
-        step = tuple(dataclasses.replace(gpu, utilization=used - gpu.index) for gpu in snapshot.gpus)
-        link.say(gpus=dataclasses.replace(snapshot, gpus=step))
     link.say(server=READY, gpus=gpus(count), shm=SHM, dumps=many_dumps(), log=LOG_LINES)
 
 
@@ -250,6 +247,11 @@ def stopped(link: FakeLink) -> None:
     link.answers["patch.status"] = clean
     link.say(server=STOPPED, gpus=gpus(8, busy=False), shm=dataclasses.replace(SHM, dumps=0, used=0, free=504 * GIB))
     link.say(dumps=NO_DUMPS)
+
+
+def stopped_demo(link: FakeLink) -> None:
+    stopped(link)
+    link.say(gpus=NO_GPU)
 
 
 def one_lost_gpu(link: FakeLink) -> None:
@@ -475,3 +477,21 @@ def blocked(link: FakeLink) -> None:
     """A start that the preflight warns of."""
     answering(link)
     link.answers["server.preflight"] = PREFLIGHT_BAD
+
+
+FINGERPRINT = "SHA256:uNiVztksCsDhcc0u9e8BgrJXVGDFSlzYpFpSNcYSTM8"
+
+
+def stranger(link: FakeLink) -> None:
+    """The link's thread asks whether to trust a host, and goes on by the answer."""
+
+    def connect() -> None:
+        link.be(LinkPhase.CONNECTING, "connecting to ct129")
+        if link.ask_host_key("ct129", "ssh-ed25519", FINGERPRINT):
+            ready(link)
+        else:
+            error = HostKeyUnknown(f"ct129 is not in known_hosts ({FINGERPRINT})", "Connect again and trust it.")
+            link.be(LinkPhase.REFUSED, "host not known", error=error)
+        link.connected.set()
+
+    threading.Thread(target=connect, daemon=True).start()

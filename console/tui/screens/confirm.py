@@ -45,7 +45,8 @@ class ConfirmScreen(Dialog[bool]):
             with Horizontal(id="dialog-buttons"):
                 yield Button("Cancel" if self.plan.needed else "Close", id="cancel", compact=True)
                 if self.plan.needed:
-                    yield Button(f"Go ahead: {line(self.plan.action, 40)}", id="go", variant="warning", compact=True)
+                    go = plain(f"Go ahead: {self.plan.action}", longest=40)
+                    yield Button(go, id="go", variant="warning", compact=True)
         yield KeyFooter()
 
     def on_mount(self) -> None:

@@ -27,14 +27,15 @@ class RunScreen(Sheet[None]):
         self.run = run
 
     def title_words(self) -> str:
-        return line(self.run.title, 100)
+        return self.run.title
 
     def lines(self, width: int) -> list[Content]:
         run = self.run
-        titles = [step.title for step in run.steps] + [step.title for step in run.planned]
+        done = tuple(run.steps)
+        titles = [step.title for step in done] + [step.title for step in run.planned]
         wide = min(max((len(line(title, 60)) for title in titles), default=10), 44)
         lines = [Content()]
-        for step in run.steps:
+        for step in done:
             lines += _step(step, wide, width)
         for index, waiting in enumerate(run.waiting):
             under_way = index == 0

@@ -73,7 +73,6 @@ class DumpTable(ScrollView, can_focus=True):
         self.selected: int | None = None
         self._index = 0  # of the selected row when it was last looked at
         self._lines: tuple[Content, ...] = ()
-        self._rid = 8  # cells of the longest rid seen so far: columns never jump back
 
     @property
     def number(self) -> int | None:
@@ -175,15 +174,13 @@ class DumpTable(ScrollView, can_focus=True):
 
     def _fields(self, row: DumpRow) -> dict[str, Content]:
         words, style = ink.DUMPS[row.state]
-        rid = plain(row.rid or "", longest=80)
-        self._rid = min(max(self._rid, rid.cell_length), RID_MOST)
         return {
             "REQ": Content(str(row.number)),
             "AGE": Content.styled(age(self.picture.since(row.at)), ink.MUTED),
             "TOKENS": Content(count(row.tokens)),
             "SIZE": Content(size(row.size)),
             "LAYERS": Content.styled(",".join(map(str, row.layers[:12])), ink.MUTED),
-            "RID": rid,
+            "RID": plain(row.rid or "", longest=80),
             "STATE": Content.styled(words, style),
             "NOTE": plain(row.note, ink.MUTED if row.state is DumpState.COMPLETE else style, 300),
         }
@@ -191,7 +188,7 @@ class DumpTable(ScrollView, can_focus=True):
     def _row(self, fields: dict[str, Content]) -> Content:
         parts = [
             cells(fields[column.title], width, right=column.right)
-            for column, width in layout(self.size.width, self._rid)
+            for column, width in layout(self.size.width, min(self.dumps.longest_rid, RID_MOST))
         ]
         row = Content(" ") + Content(" " * GAP).join(parts)
         return row if self.picture.stale is None else ink.faded(row)

@@ -69,10 +69,13 @@ def link_words(picture: Picture) -> Content:
     sign, style = LINKS[link.phase]
     if link.phase is LinkPhase.LIVE:
         words = "live" if link.round_trip_ms is None else f"live, {link.round_trip_ms:.0f} ms"
+        if link.detail not in ("", "live"):  # what one of the streams lacks
+            return Content.styled(f"{sign} {words}", style) + Content.styled(f"  {line(link.detail, 120)}", ink.WARN)
     elif link.phase is LinkPhase.STALE:
         words = f"no answer for {age(picture.stale or 0.0)}"
     elif link.phase is LinkPhase.LOST:
-        words = f"lost, {_retry(picture)}"
+        why = f": {line(link.detail, 120)}" if link.detail else ""
+        words = f"lost, {_retry(picture)}{why}"
     elif link.phase is LinkPhase.REFUSED:
         words = line(link.error.title if link.error else link.detail)
     else:
@@ -82,7 +85,7 @@ def link_words(picture: Picture) -> Content:
 
 def _retry(picture: Picture) -> str:
     if picture.link.retry_at is None:
-        return line(picture.link.detail) or "trying again"
+        return "trying again"
     left = picture.link.retry_at - picture.clock.monotonic()
     return f"trying again in {left:.0f} s" if left >= 1 else "trying again"
 

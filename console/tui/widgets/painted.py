@@ -9,7 +9,7 @@ from textual.widget import Widget
 from console.tui import ink
 from console.tui.format import age
 from console.tui.picture import Picture
-from console.tui.text import cells
+from console.tui.text import cells, plain
 
 
 class Painted(Widget):
@@ -64,7 +64,7 @@ def rule(
     title: str, width: int, *, said: Content | None = None, right: Content | None = None, stale: float | None = None
 ) -> Content:
     """`── title  said ───── right ──`. A stale picture says its age at the right end, whatever else would be there."""
-    head = Content.assemble(("── ", ink.TRACK), (title, ink.STRONG), " ")
+    head = Content.assemble(("── ", ink.TRACK), plain(title, ink.STRONG, 100), " ")
     if said:
         head += Content(" ") + said + " "
     tail = right or Content()
@@ -72,9 +72,9 @@ def rule(
         tail = Content.styled(f"as of {age(stale)} ago" if stale >= 1 else "as of just now", ink.WARN)
     if tail and head.cell_length + tail.cell_length + 6 > width:
         head, tail = (head, Content()) if stale is None else (cells(head, max(width - tail.cell_length - 6, 0)), tail)
-    line = width - head.cell_length - (tail.cell_length + 4 if tail else 0)
+    room = width - head.cell_length - (tail.cell_length + 4 if tail else 0)
     ends: list[Content | tuple[str, str] | str] = [" ", tail, " ", ("──", ink.TRACK)] if tail else []
-    return cells(Content.assemble(head, ("─" * max(line, 0), ink.TRACK), *ends), width)
+    return cells(Content.assemble(head, ("─" * max(room, 0), ink.TRACK), *ends), width)
 
 
 def _height(content: Content) -> int:

@@ -1,0 +1,71 @@
+"""Running an app on a fake link, and waiting for what it should come to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from console.tui.app import HsConsoleApp
+from tests.ui.fake_link import FakeLink
+from tests.ui.scenes import Stage
+
+AnyScreen = TypeVar("AnyScreen", bound=Screen[Any])
+PATIENCE = 10.0  # seconds; the machine may be busy
+
+
+async def until(pilot: Pilot[None], reached: Callable[[], object], what: str = "") -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        assert time.monotonic() < deadline, what or "not reached in time"
+        await asyncio.sleep(0.005)
+
+
+def app_of(pilot: Pilot[None]) -> HsConsoleApp:
+    assert isinstance(pilot.app, HsConsoleApp)
+    return pilot.app
+
+
+def link_of(stage: Stage) -> FakeLink:
+    assert stage.link is not None
+    return stage.link
+
+
+async def settled(pilot: Pilot[None]) -> None:
+    """All that the scene said has been taken in and shown."""
+    app = app_of(pilot)
+    await until(pilot, lambda: app.link is not None, "no link")
+    await until(pilot, lambda: not app._feed._awake, "values still wait")
+    if app.picture.live:
+        await until(pilot, lambda: app.picture.patch is not None or app.picture.patch_problem, "no word of the patch")
+    app.look()
+    await pilot.pause()
+
+
+@contextlib.asynccontextmanager
+async def on_stage(stage: Stage, size: tuple[int, int] = (120, 36)) -> AsyncIterator[Pilot[None]]:
+    app = stage.app()
+    async with app.run_test(size=size) as pilot:
+        await settled(pilot)
+        yield pilot
+
+
+async def showing(pilot: Pilot[None], kind: type[AnyScreen]) -> AnyScreen:
+    await until(pilot, lambda: isinstance(pilot.app.screen, kind), f"{kind.__name__}, not {pilot.app.screen}")
+    screen = pilot.app.screen
+    assert isinstance(screen, kind)
+    return screen
+
+
+def words(pilot: Pilot[None]) -> str:
+    """All text on the screen, line by line."""
+    return "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips())
+
+
+def toasts(pilot: Pilot[None]) -> str:
+    return "\n".join(f"{note.title}: {note.message}" for note in pilot.app._notifications)

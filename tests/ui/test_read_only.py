@@ -1,0 +1,49 @@
+"""A read-only profile: every key and every palette entry changes nothing, and says why."""
+
+from __future__ import annotations
+
+from console.actions import ACTIONS, MAIN, PATCH
+from console.tui.palette import ActionCommands
+from console.tui.screens.patch import PatchScreen
+from tests.ui import scenes
+from tests.ui.scenes import Stage
+from tests.ui.stagehand import app_of, link_of, on_stage, toasts, words
+
+REFUSED = [action for action in ACTIONS if action.changes or action.leaves_trace]
+LOOKS = {"patch.status", "server.preflight", "dumps.show", "plan patch.revert", "plan patch.apply"}
+
+
+async def test_keys() -> None:
+    stage = Stage(scenes.answering, profile=scenes.READ_ONLY)
+    async with on_stage(stage) as pilot:
+        for told, action in enumerate(sorted(REFUSED, key=lambda action: action.where == PATCH), 1):
+            if action.where == PATCH and not isinstance(pilot.app.screen, PatchScreen):
+                await pilot.press("p")
+            await pilot.press(action.key)
+            assert toasts(pilot).count("profile 'kimi' is read-only") == told
+        assert set(link_of(stage).asked) <= {"patch.status"}
+
+
+async def test_every_key_of_the_main_screen() -> None:
+    stage = Stage(scenes.answering, profile=scenes.READ_ONLY)
+    async with on_stage(stage) as pilot:
+        for action in ACTIONS:
+            if action.where == MAIN:
+                await pilot.press(action.key, "escape", "escape")
+        assert set(link_of(stage).asked) <= LOOKS
+        assert "read-only" in words(pilot)
+
+
+async def test_every_palette_entry() -> None:
+    stage = Stage(scenes.answering, profile=scenes.READ_ONLY)
+    async with on_stage(stage) as pilot:
+        app = app_of(pilot)
+        entries = ActionCommands(app.screen)._entries()
+        refused = [name for name, words_, _ in entries if words_.startswith("not now: profile 'kimi' is read-only")]
+        assert refused == [f"{action.area}: {action.verb or action.label}" for action in REFUSED]
+        for name, _, use in entries:
+            if name != "screen: quit":
+                use()
+                await pilot.press("escape", "escape")
+        assert set(link_of(stage).asked) <= LOOKS
+        assert toasts(pilot).count("is read-only") >= len(REFUSED)

@@ -1,0 +1,162 @@
+"""Pictures of the main states at three sizes. Each was looked at before it was accepted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from console.link import LinkPhase
+from console.tui.app import HsConsoleApp
+from console.tui.screens.host_key import HostKeyScreen
+from console.tui.themes import LIGHT
+from tests.ui import scenes
+from tests.ui.fake_link import FakeLink
+from tests.ui.scenes import Stage
+from tests.ui.stagehand import app_of, link_of, settled, showing
+
+SIZES = ((80, 24), (120, 36), (200, 50))
+Compare = Callable[..., bool]
+Before = Callable[[Pilot[None]], Awaitable[None]]
+
+
+def fill_history(app: HsConsoleApp) -> None:
+    """What a minute of watching leaves: a fill rate and a sparkline for each GPU."""
+    for used in (70, 96, 91, 97, 95, 88, 97, 96, 40, 97, 99):
+        snapshot = scenes.gpus(8)
+        now = tuple(dataclasses.replace(gpu, utilization=max(used - 3 * gpu.index, 0)) for gpu in snapshot.gpus)
+        app.picture.see(dataclasses.replace(snapshot, gpus=now))
+    app.picture.clock.now += 10  # type: ignore[attr-defined]
+    app.picture.see(dataclasses.replace(scenes.SHM, used=scenes.SHM.used + 1_150_000_000))
+
+
+async def _ready(pilot: Pilot[None], stage: Stage) -> None:
+    fill_history(app_of(pilot))
+
+
+async def _lost(pilot: Pilot[None], stage: Stage) -> None:
+    stage.clock.now += 23
+    retry = stage.clock.now + 3
+    link_of(stage).be(LinkPhase.LOST, "nothing came for 15 s", retry_at=retry, clock_offset=0.0)
+
+
+async def _stale(pilot: Pilot[None], stage: Stage) -> None:
+    stage.clock.now += 7
+    link_of(stage).be(LinkPhase.STALE, "silent for 7 s")
+
+
+async def _as_it_is(pilot: Pilot[None], stage: Stage) -> None:
+    pass
+
+
+STATES: dict[str, tuple[Callable[[FakeLink], None], dict[str, Any], Callable[..., Awaitable[None]]]] = {
+    "connecting": (scenes.connecting, {}, _as_it_is),
+    "stopped_demo": (
+        scenes.stopped_demo,
+        {"profile": scenes.DEMO, "hint": "First: p then a patches, s starts."},
+        _as_it_is,
+    ),
+    "loading": (scenes.loading, {}, _as_it_is),
+    "ready": (scenes.ready, {}, _ready),
+    "stale": (scenes.ready, {}, _stale),
+    "lost": (scenes.ready, {}, _lost),
+    "refused": (scenes.refused, {}, _as_it_is),
+    "no_gpu": (scenes.no_gpu, {"profile": scenes.DEMO}, _as_it_is),
+    "one_gpu_lost": (scenes.one_lost_gpu, {}, _as_it_is),
+    "orphans_read_only": (scenes.orphans, {"profile": scenes.READ_ONLY}, _as_it_is),
+    "hostile": (scenes.hostile, {}, _as_it_is),
+}
+
+
+WIDE_TOO = ("connecting", "loading", "ready", "lost", "refused", "one_gpu_lost")
+
+
+@pytest.mark.parametrize(
+    ("state", "size"),
+    [(state, size) for state in STATES for size in SIZES if size[0] < 200 or state in WIDE_TOO],
+    ids=lambda value: value if isinstance(value, str) else f"{value[0]}x{value[1]}",
+)
+def test_main_screen(snap_compare: Compare, state: str, size: tuple[int, int]) -> None:
+    play, settings, then = STATES[state]
+    stage = Stage(play, **settings)
+
+    async def before(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        await then(pilot, stage)
+        await settled(pilot)
+
+    assert snap_compare(stage.app(), terminal_size=size, run_before=before)
+
+
+PAGES: dict[str, tuple[Callable[[FakeLink], None], tuple[str, ...]]] = {
+    "patch": (scenes.answering, ("p",)),
+    "diff": (scenes.answering, ("p", "d")),
+    "help": (scenes.answering, ("question_mark",)),
+    "log": (scenes.answering, ("l",)),
+    "preflight": (scenes.answering, ("f",)),
+    "preflight_gate": (scenes.blocked, ("s",)),
+    "confirm_start": (scenes.answering, ("s",)),
+    "confirm_stop": (scenes.answering, ("x",)),
+    "confirm_apply": (scenes.answering, ("p", "a")),
+    "stopped": (scenes.answering, ("x", "right", "enter")),
+    "test_request": (scenes.answering, ("t",)),
+    "request": (scenes.answering, ("enter",)),
+    "hostile_patch": (scenes.hostile, ("p",)),
+}
+
+
+NARROW_TOO = ("confirm_start", "request", "stopped")
+
+
+@pytest.mark.parametrize(
+    ("page", "size"),
+    [*((page, (120, 36)) for page in PAGES), *((page, (80, 24)) for page in NARROW_TOO)],
+    ids=lambda value: value if isinstance(value, str) else f"{value[0]}x{value[1]}",
+)
+def test_page(snap_compare: Compare, page: str, size: tuple[int, int]) -> None:
+    play, presses = PAGES[page]
+    app = Stage(play).app()
+
+    async def before(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        for key in presses:
+            await pilot.press(key)
+            await settled(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=before)
+
+
+def test_small_terminal(snap_compare: Compare) -> None:
+    assert snap_compare(Stage(scenes.ready).app(), terminal_size=(60, 18), run_before=settled)
+
+
+def test_light_theme(snap_compare: Compare) -> None:
+    app = Stage(scenes.ready).app()
+
+    async def before(pilot: Pilot[None]) -> None:
+        app.theme = LIGHT.name
+        await settled(pilot)
+
+    assert snap_compare(app, terminal_size=(120, 36), run_before=before)
+
+
+def test_no_colour(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(Stage(scenes.ready).app(), terminal_size=(120, 36), run_before=settled)
+
+
+def test_sixteen_gpus(snap_compare: Compare) -> None:
+    app = Stage(lambda link: scenes.ready(link, 16)).app()
+    assert snap_compare(app, terminal_size=(120, 36), run_before=settled)
+
+
+def test_host_key_question(snap_compare: Compare) -> None:
+    stage = Stage(scenes.stranger)
+
+    async def before(pilot: Pilot[None]) -> None:
+        await showing(pilot, HostKeyScreen)
+
+    assert snap_compare(stage.app(), terminal_size=(80, 24), run_before=before)
