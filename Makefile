@@ -23,8 +23,11 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The first half waits more than it computes, so more of it than there are cores runs at once;
+# the second shares one SGLang.
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 4 tests/unit tests/link tests/ui
+	$(BIN)/pytest tests/engine
 
 # More releases and models than `make test` can afford.
 test-matrix: lint
