@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import fcntl
 import hashlib
 import json
 import shutil
@@ -47,21 +48,24 @@ def model_file(release: str, file: ModelFile = DEEPSEEK) -> bytes:
     """A model file of a release, from its wheel on PyPI; kept in the user's cache folder."""
     kept = CACHE / release / Path(file.path).name
     if not kept.exists():
-        _download(release)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with (CACHE / f"{release}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+            if not kept.exists():
+                _download(release)
     return kept.read_bytes()
 
 
 def _download(release: str) -> None:
-    CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, *WHEEL]
         subprocess.run([*pip, f"sglang=={release}"], check=True, timeout=280)
         (wheel,) = Path(folder).glob("sglang-*.whl")
+        (CACHE / release).mkdir(exist_ok=True)
         with zipfile.ZipFile(wheel) as archive:
             for file in MODEL_FILES:
                 aside = Path(folder) / "part"
                 aside.write_bytes(archive.read(f"sglang/{file.path}"))
-                (CACHE / release).mkdir(exist_ok=True)
                 aside.rename(CACHE / release / Path(file.path).name)
 
 
