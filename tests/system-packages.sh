@@ -1,12 +1,22 @@
 #!/bin/sh
-# The one system package that the demo and the tests need: an ssh server to run on loopback.
+# Installs the system packages that are missing, as root or by sudo: `demo` (an ssh server to run on loopback), or
+# `test` (also what the tests' Proxmox host and LXC container are made of).
 set -eu
 need=""
-[ -x /usr/sbin/sshd ] || command -v sshd >/dev/null 2>&1 || need="openssh-server"
+has() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1; }
+has sshd || need="openssh-server"
 python3 -c 'import ensurepip' 2>/dev/null || need="$need python3-venv"
+if [ "${1:-demo}" = test ]; then
+    has lxc-start || need="$need lxc"
+    has mmdebstrap || need="$need mmdebstrap"
+    has nft || need="$need nftables"
+    has fuser || need="$need psmisc"
+    has ip || need="$need iproute2"
+    has ssh || need="$need openssh-client"
+fi
 [ -n "$need" ] || exit 0
 [ "$(id -u)" = 0 ] && sudo="" || sudo="sudo"
-if ! command -v apt-get >/dev/null 2>&1; then
+if ! has apt-get; then
     echo "Please install: $need" >&2
     exit 1
 fi

@@ -1,0 +1,117 @@
+"""What tests do to the container behind hsconsole's back: put holders there, look, clean up."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+
+from tests.bed.machines import Bed
+
+PORT = 8000
+OPT = "/opt/bed"
+SOURCES = Path(__file__).parent
+MODULES = (
+    ("holders", "sglang/launch_server"),
+    ("holders", "ipykernel_launcher"),
+    ("hungfs", "hungfs"),
+    ("sweep", "sweep"),
+)
+HELD = "ss -ltnH 'sport = :{port}'"
+
+
+class Ground:
+    """The container, reached over the host's lxc-attach. pids of holders are the container's."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.bed = bed
+        self._hung = False
+        self._outside: list[int] = []
+        for source, module in MODULES:
+            self.sh(f"mkdir -p {OPT}/sglang && cat >{OPT}/{module}.py", (SOURCES / f"{source}.py").read_text())
+
+    def sh(self, script: str, stdin: str = "") -> str:
+        """The output of `script`, run by root's shell in the container."""
+        done = self.bed.inside("sh", "-c", script, stdin=stdin)
+        assert done.returncode == 0, f"{script}: {done.returncode} {done.stdout} {done.stderr}"
+        return done.stdout.strip()
+
+    def hold(
+        self, way: str, *, user: str = "root", module: str = "sglang.launch_server", ours: bool = True, port: int = PORT
+    ) -> int:
+        """Start a holder and return its pid. ours: with the dump folder in its environment, as hsconsole starts it."""
+        variables = {"BED": "1", "PYTHONPATH": OPT, **({"SGLANG_HS_DUMP_DIR": "/dev/shm/sglang_hs"} if ours else {})}
+        environment = " ".join(f"{name}={value}" for name, value in variables.items())
+        command = f"env {environment} python3 -m {module} --port {port} {way}"
+        output = self.sh(command if user == "root" else f"su {user} -c {shlex.quote(command)}")
+        if way != "time_wait":
+            self.wait_until_held(way, port)
+        return int(output or 0)
+
+    def hold_outside(self, way: str = "plain") -> int:
+        """A holder in the container's network but outside of its PID namespace; returns the host's pid."""
+        return self._on_host(f"nsenter -t {self.init_pid} -n", way)
+
+    def hold_on_host(self, way: str = "plain") -> int:
+        """A process of the host's own on the host's own port; returns the host's pid."""
+        return self._on_host("", way)
+
+    def _on_host(self, prefix: str, way: str) -> int:
+        done = self.bed.host("sh", "-c", f"{prefix} python3 {SOURCES / 'holders.py'} --port {PORT} {way}")
+        pid = int(done.stdout)
+        self._outside.append(pid)
+        time.sleep(0.3)
+        return pid
+
+    @property
+    def init_pid(self) -> int:
+        """The container's process 1 as the host sees it."""
+        return int(self.bed.host("lxc-info", "-n", "129", "-p", "-H").stdout)
+
+    def hang(self) -> None:
+        """Mount a file system that does not answer."""
+        self.sh(f"setsid -f python3 {OPT}/hungfs.py /mnt/hung >/tmp/hung 2>&1 </dev/null; sleep 0.3; cat /tmp/hung")
+        self._hung = True
+
+    def unhang(self) -> None:
+        """Whoever waits for that file system gets an error and goes on, or ends."""
+        if self._hung:
+            self._hung = False
+            self.sh(f"kill -9 $(pgrep -f '^python3 {OPT}/hungfs.py'); umount -l /mnt/hung; true")
+
+    def is_held(self, port: int = PORT) -> bool:
+        return bool(self.sh(HELD.format(port=port)))
+
+    def wait_until_held(self, way: str, port: int = PORT) -> None:
+        """Until the holder is in place, which for dying parents is a moment after they listen."""
+        deadline = time.monotonic() + 5.0
+        free = way in ("spawned", "zombie")
+        time.sleep(0.8 if way in ("orphans", "spawned", "zombie") else 0.0)
+        while self.is_held(port) is free:
+            assert time.monotonic() < deadline, f"{way}: {self.sh('ps axo pid,stat,args; ss -ltnp')}"
+            time.sleep(0.05)
+        if way in ("dead_leader", "hung", "hung_thread"):
+            time.sleep(0.3)
+
+    def exists(self, pid: int) -> bool:
+        """Is there a process `pid` in the container that has not ended?"""
+        return self.sh(f"cut -d' ' -f3 /proc/{pid}/stat 2>/dev/null || true") not in ("", "Z")
+
+    def exists_on_host(self, pid: int) -> bool:
+        return self.bed.host("test", "-d", f"/proc/{pid}").returncode == 0
+
+    def clean(self) -> None:
+        """Nobody on the port, no holder, sshd up."""
+        self.unhang()
+        for pid in self._outside:
+            self.bed.host("kill", "-9", str(pid))
+        self._outside.clear()
+        if not self.bed.host("lxc-info", "-n", "129", "-p", "-H").stdout.strip():
+            self.bed.host("pct", "start", "129")
+        self.sh(f"python3 {OPT}/sweep.py")
+        self.sh("pgrep -x sshd >/dev/null || systemctl restart ssh")
+        self.sh("rm -rf /root/.local/state/hsconsole")
+        deadline = time.monotonic() + 5.0
+        while self.is_held():
+            assert time.monotonic() < deadline, self.sh("ss -ltnp; ps axo pid,stat,args")
+            time.sleep(0.05)
