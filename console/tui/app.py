@@ -42,6 +42,7 @@ from console.tui.widgets.dumps import DumpTable
 
 COALESCE = 0.05  # seconds that arriving values wait for others
 PATCH_EVERY = 60.0  # seconds between looks at the patch
+PATCH_AGAIN = 5.0  # seconds after a look that failed
 STREAM_ARGS: dict[str, dict[str, Any]] = {"watch.dumps": {"last": 1000}, "watch.log": {"lines": 500}}
 
 
@@ -125,19 +126,20 @@ class HsConsoleApp(App[None]):
     @work
     async def _open_link(self) -> None:
         try:
-            self.link = await in_thread(self._make_link)
+            await in_thread(self._make_link)
         except OperatorError as error:
             now = self.picture.clock.monotonic()
             state = dataclasses.replace(self.picture.link, phase=LinkPhase.REFUSED, error=error, since=now)
             self._feed.on_link(state)
 
-    def _make_link(self) -> LinkLike:
+    def _make_link(self) -> None:
         """In a thread: the factory imports paramiko, which takes longer than the first paint may."""
         link = self._link_factory(self.profile, self._feed, self._ask_host_key)
         for name in STREAMS:
             link.stream(name, partial(self._feed.on_event, name), **STREAM_ARGS.get(name, {}))
-        link.start()
-        return link
+        self.link = link  # before it can say that it is live
+        if not self._closing:
+            link.start()
 
     def _ask_host_key(self, host: str, kind: str, fingerprint: str) -> bool:
         """In the link's thread."""
@@ -208,6 +210,7 @@ class HsConsoleApp(App[None]):
             self.picture.patch_problem = ""
         except OperatorError as error:
             self.picture.patch_problem = f"{error.title}: {error.what}"
+            self._patch_looked += PATCH_AGAIN - PATCH_EVERY
         self.look()
 
     # What the screens may ask

@@ -185,7 +185,7 @@ async def test_the_hint_goes_with_escape() -> None:
     async with on_stage(Stage(scenes.stopped, hint="First: p then a")) as pilot:
         assert "First: p then a" in words(pilot)
         await pilot.press("escape")
-        assert "First: p then a" not in words(pilot)
+        await until(pilot, lambda: "First: p then a" not in words(pilot))
 
 
 @pytest.mark.parametrize("size", [(40, 10), (20, 5), (300, 80)])
