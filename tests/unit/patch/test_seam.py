@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from remote.patch import marks, seam
-from remote.patch.recipes import DEEPSEEK
+from remote.patch.recipes import DEEPSEEK, LLAMA, QWEN2, QWEN2_MOE, QWEN3, ModelFile
 from tests.unit.patch.conftest import RELEASES, model_file
 
 
@@ -34,21 +34,36 @@ def test_each_release_gets_its_family_and_nothing_but_new_lines(release: str, fa
     assert all(shown[line.number - 1] == line.text for line in apart.lines)
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_the_hooks_stand_around_the_layer_loop(release: str) -> None:
-    tree = ast.parse(seam.weave(model_file(release), DEEPSEEK).content)
-    (model,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "DeepseekV2Model")
+def _forward(release: str, file: ModelFile) -> str:
+    tree = ast.parse(seam.weave(model_file(release, file), file).content)
+    (model,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == file.model_class)
     (forward,) = (n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "forward")
-    text = ast.unparse(forward)
-    order = ["_HS_DUMP.begin(", "\n    for i in range(", "_hs_dump.capture(i, ", "layer = self.layers[i]", "self.norm"]
+    return ast.unparse(forward)
+
+
+OTHERS = [
+    *((file, release) for file in (LLAMA, QWEN2, QWEN2_MOE) for release in ("0.4.6", "0.5.9", "0.5.20", "0.5.23")),
+    *((QWEN3, release) for release in ("0.5.21", "0.5.23")),
+]
+
+
+@pytest.mark.parametrize(("file", "release"), [*((DEEPSEEK, release) for release in RELEASES), *OTHERS])
+def test_the_hooks_stand_around_the_layer_loop(file: ModelFile, release: str) -> None:
+    text = _forward(release, file)
+    order = ["_HS_DUMP.begin(", "for i in range(", "_hs_dump.capture(i, ", "self.layers[i]", "self.norm", ".finish("]
     places = [text.index(word) for word in order]
     assert places == sorted(places)
     # the last thing but for the returns, so after a gathering of context-parallel states
     tail = text[text.index("if _hs_dump is not None:\n        _hs_dump.finish(hidden_states)") :]
     assert not re.search(r"^    hidden_states\b.* = ", tail, re.MULTILINE)
-    if release == "0.5.9":
-        assert text.index("_hs_dump.capture(i, ") < text.index("if i in self.layers_to_capture")
-        assert "cp_all_gather_rerange_output" not in tail
+    # in no branch: behind the loop the name is known, whichever way was taken around it
+    assert re.search(r"^    _hs_dump = .*begin\(", text, re.MULTILINE)
+
+
+def test_the_hooks_come_before_sglangs_own_capture_and_after_what_gathers_the_states() -> None:
+    text = _forward("0.5.9", DEEPSEEK)
+    assert text.index("_hs_dump.capture(i, ") < text.index("if i in self.layers_to_capture")
+    assert text.index("cp_all_gather_rerange_output") < text.index("_hs_dump.finish(")
 
 
 FORMS: dict[str, Callable[[bytes], bytes]] = {
