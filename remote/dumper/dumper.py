@@ -1,27 +1,28 @@
-"""The dumper of one process: decides which passes are dumped, and hands their requests to the writers."""
+"""The dumper of one process: decides which passes are dumped, and hands what was captured over to the assembly."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import threading
-from collections.abc import Sequence
-from typing import Any, Optional
+import time
+from typing import Any, Callable, Optional
 
 import torch
 
-from . import host, log, refusal, release
-from .batch import ChunkRule, Segment, chunk_rule, split
-from .budget import Budget, Lease
-from .passes import Captured, Pass
-from .problem import Problem, problem_of
-from .request import Request
+from . import host, log, prenorm, refusal, release
+from .assembly import Assembly
+from .batch import prompt_lengths, split
+from .passes import Inputs, Pass, Taken
+from .pool import Loan, Pool
+from .problem import DumpFailure, Problem, problem_of
+from .request import Desk, Rank
+from .selection import Selection
+from .settings import Settings
 from .stats import Stats
 from .writers import Writers
 
-_BUDGET = 2 << 30  # bytes of captured states that may wait for the writers
-_PATIENCE_S = 30.0  # how long the forward may wait for them; SGLang's watchdog gives it 300
-_REQUEST_OVERHEAD = 64 << 10  # bounds the number of waiting requests, however small they are
+_PATIENCE_S = 30.0  # how long the forward may wait for the writers; SGLang's watchdog gives it 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,23 +33,42 @@ class Server:
     """
 
     writes: bool
-    tp_rank: int
-    tp_size: int
-    hidden_size: Optional[int]
-    rule: ChunkRule
+    assembly: Assembly
     problem: Optional[Problem]
 
 
 class Dumper:
-    def __init__(self, layers: tuple[int, ...], problem: Optional[Problem], writers: Writers, stats: Stats) -> None:
-        self._layers = layers
-        self._problem = problem
+    """desks: where requests are written, by whether this process is the one of its replica that writes; other ranks
+    have a place of their own. tell: says in `.loaded` why nothing can be dumped."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        desks: Callable[[bool, int], Desk],
+        writers: Writers,
+        stats: Stats,
+        tell: Callable[[Problem], None] = lambda _: None,
+    ) -> None:
+        self._settings = settings
+        self._layers = settings.layers
+        self._names = [*(f"aux_{at}" for at in range(len(settings.layers))), *settings.finals]
+        self._desks = desks
         self._writers = writers
         self._stats = stats
-        self._budget = Budget(_BUDGET)
+        self._tell = tell
+        self._pool = Pool(settings.pool)
+        self._selection = Selection(settings.folder)
         self._server: Optional[Server] = None
+        self._problem = Problem("the settings of the dumper are wrong", settings.problem) if settings.problem else None
+        self._refused: Optional[Problem] = None
+        self._running: Optional[Pass] = None
         self._lock = threading.Lock()
-        self._told: Optional[tuple[Optional[str], int]] = None  # rid and end of the rows that last got an error
+
+    def prepare(self, device: Any) -> None:
+        """Before the weights are loaded: refuse what can't be dumped, and allocate the pool beside the load."""
+        self._refuse(self._problem or refusal.of_options())
+        if _writes() and self._refused is None:
+            threading.Thread(target=self._warm, args=(device.type == "cuda",), name="hs-dump-pool", daemon=True).start()
 
     def begin(self, model: Any, input_ids: Any, positions: Any, batch: Any) -> Optional[Pass]:
         """The pass that is to be dumped, None when there is nothing to dump in it. Never raises.
@@ -56,103 +76,123 @@ class Dumper:
         Alike on every rank of a tensor-parallel group, because a capture may be a collective.
         """
         try:
+            if self._running is not None:
+                self._running.abandon()
+                self._running = None
             if batch.forward_mode.name in refusal.QUIET_MODES:
                 return None
-            return self._begin(self._ask(model), input_ids, positions, batch)
+            return self._begin(self._ask(model), model, input_ids, positions, batch)
         except Exception as error:
             self._lost(error)
             return None
 
-    def _begin(self, server: Server, input_ids: Any, positions: Any, batch: Any) -> Optional[Pass]:
+    def _begin(self, server: Server, model: Any, input_ids: Any, positions: Any, batch: Any) -> Optional[Pass]:
+        start = time.perf_counter()
         reason = _nobodys(batch, positions)
         if reason:
             self._skipped(server, reason, 1)
             return None
-        segments = split(batch, server.rule)
-        wanted = [segment for segment in segments if not segment.health_check]
-        self._skipped(server, "health check", len(segments) - len(wanted))
-        if not wanted:
+        segments = split(batch)
+        checks = sum(segment.health_check for segment in segments)
+        self._skipped(server, "health check", checks)
+        if checks == len(segments):
             return None
         rows = segments[-1].start + segments[-1].rows
+        ids = batch.input_ids if input_ids is None else input_ids
+        inputs = Inputs(segments, rows, ids, positions, prompt_lengths(batch))
+        writes = server.writes or self._selection.any()
         problem = server.problem or refusal.of_pass(batch)
-        inputs = Captured({}, problem)
-        if server.writes:
-            inputs = _inputs(batch.input_ids if input_ids is None else input_ids, positions, rows, problem)
-        submit = functools.partial(self._submit, server, wanted)
-        if problem is None and any(segment.problem is None for segment in wanted):
-            return Pass(self._layers, rows, inputs, server.writes, submit)
-        if server.writes:
-            submit(inputs)
-        return None
+        if problem is not None:
+            if server.writes:
+                self._submit(server, self._without_states(inputs, problem), 0.0)
+            return None
+        lend = functools.partial(self._lend, inputs)
+        submit = functools.partial(self._submit, server)
+        begun = Pass(self._layers, self._names, inputs, writes, lend, submit)
+        prenorm.expect(model.norm, begun if self._settings.prenorm else None)
+        begun.seconds = time.perf_counter() - start
+        self._running = begun
+        return begun
 
     def _ask(self, model: Any) -> Server:
         with self._lock:
             if self._server is None:
                 rank, size = release.tp_rank_and_size()
-                problem = self._problem or refusal.of_server(model, self._layers)
-                writes = rank == 0 and release.pp_rank_and_size(model)[0] == 0
-                self._server = Server(writes, rank, size, release.hidden_size(model), chunk_rule(), problem)
-                if problem is not None:
-                    log.say(f"REFUSED: {problem.cause}: {problem.detail}")
-                    self._stats.refused(problem.cause)
+                writes = _writes() and release.pp_rank_and_size(model)[0] == 0
+                self._refuse(self._problem or refusal.of_options() or refusal.of_model(model, self._layers))
+                desk = self._desks(writes, rank)
+                takes = (lambda *_: True) if writes else self._selection.takes
+                about = Rank(rank, size, release.hidden_size(model))
+                assembly = Assembly(desk, about, self._writers, self._stats, takes)
+                self._server = Server(writes, assembly, self._refused)
             return self._server
+
+    def _refuse(self, problem: Optional[Problem]) -> None:
+        if problem is None or self._refused is not None:
+            return
+        self._refused = problem
+        log.say(f"REFUSED, nothing will be dumped: {problem.cause}: {problem.detail}")
+        self._stats.refused(problem.cause)
+        self._tell(problem)
+
+    def _warm(self, pin: bool) -> None:
+        start = time.monotonic()
+        try:
+            self._pool.warm(pin)
+        except Exception as error:
+            log.say(f"no memory for the pool, requests will wait for it: {problem_of(error).detail}")
+            return
+        log.say(f"pool of {self._settings.pool >> 20} MiB is ready after {time.monotonic() - start:.1f} s")
+
+    def _lend(self, inputs: Inputs, row: int) -> Loan:
+        """Memory for all tensors of a pass. row: bytes of one row of one of them."""
+        count = len(self._names)
+        size = count * host.size_of(inputs.rows * row) + _size_of_inputs(inputs)
+        start = time.perf_counter()
+        loan = self._pool.lend(size, inputs.ids.is_cuda, _PATIENCE_S)
+        self._stats.waited(time.perf_counter() - start)
+        if loan is None:
+            detail = f"{size:,} bytes waited {_PATIENCE_S:.0f} s. See whether the dump folder still answers"
+            raise DumpFailure(Problem("the writers do not keep up with the server", detail))
+        return loan
+
+    def _without_states(self, inputs: Inputs, problem: Problem) -> Taken:
+        """The ids alone, which tell whose the error is."""
+        loan = self._pool.lend(_size_of_inputs(inputs), inputs.ids.is_cuda, _PATIENCE_S)
+        if loan is None:
+            return Taken(inputs.segments, None, None, problem)
+        copy = host.HostCopy(loan)
+        try:
+            inputs.add_to(copy)
+            copy.seal()
+        except Exception as error:
+            log.once(f"the ids of a refused request are not known: {problem_of(error).cause}")
+        return Taken(inputs.segments, copy, loan, problem)
+
+    def _submit(self, server: Server, taken: Taken, seconds: float) -> None:
+        try:
+            server.assembly.put(taken)
+            if server.writes:
+                self._stats.passed(seconds, len(taken.segments))
+        except Exception as error:
+            self._lost(error)
 
     def _skipped(self, server: Server, reason: str, count: int) -> None:
         if server.writes and count:
             self._stats.skipped(reason, count)
-
-    def _submit(self, server: Server, segments: Sequence[Segment], captured: Captured) -> None:
-        """Queue the requests of a pass, with their states or their errors. Never raises."""
-        try:
-            segments = [segment for segment in segments if not self._already_told(segment)]
-            if segments:
-                self._queue(server, segments, captured)
-        except Exception as error:
-            self._lost(error)
-
-    def _queue(self, server: Server, segments: Sequence[Segment], captured: Captured) -> None:
-        copy, problem, lease = self._copied(captured, len(segments))
-        for segment in segments:
-            self._writers.put(
-                Request(
-                    rid=segment.rid,
-                    rows=segment.rows,
-                    prefix=segment.prefix,
-                    hidden_size=server.hidden_size,
-                    tp_rank=server.tp_rank,
-                    tp_size=server.tp_size,
-                    tensors=functools.partial(copy.rows, segment.start, segment.rows),
-                    release=lease.release,
-                    problem=problem or segment.problem,
-                )
-            )
-
-    def _copied(self, captured: Captured, requests: int) -> tuple[host.HostCopy, Optional[Problem], Lease]:
-        """Start the copy to the host within the budget. With a problem, only the ids are worth it."""
-        tensors, problem = captured.tensors, captured.problem
-        if problem is not None:
-            tensors = {name: tensor for name, tensor in tensors.items() if name == "input_ids"}
-        size = host.size_of(tensors) + _REQUEST_OVERHEAD * requests
-        lease = Lease(self._budget, size, requests)
-        if not lease.take(_PATIENCE_S):
-            detail = f"{size:,} bytes waited {_PATIENCE_S:.0f} s. See whether the dump folder still answers"
-            return host.HostCopy({}), Problem("the writers do not keep up with the server", detail), lease
-        try:
-            return host.start_copy(tensors), problem, lease
-        except Exception as error:
-            return host.HostCopy({}), problem or problem_of(error), lease
 
     def _lost(self, error: Exception) -> None:
         problem = problem_of(error)
         log.once(f"a pass could not be dumped: {problem.cause}", problem.detail)
         self._stats.failed(problem.cause)
 
-    def _already_told(self, segment: Segment) -> bool:
-        """Whether these rows go on where an error ended: a later chunk of a prompt that was refused already."""
-        continues = self._told is not None and self._told == (segment.rid, segment.prefix)
-        if segment.problem is not None:
-            self._told = (segment.rid, segment.prefix + segment.rows)
-        return continues
+
+def _writes() -> bool:
+    return release.attention_rank() == 0
+
+
+def _size_of_inputs(inputs: Inputs) -> int:
+    return 2 * host.size_of(inputs.rows * 8) + host.size_of(len(inputs.segments) * 8)
 
 
 def _nobodys(batch: Any, positions: Any) -> str:
@@ -167,14 +207,3 @@ def _nobodys(batch: Any, positions: Any) -> str:
     if getattr(batch, "rids", release.MISSING) is None:
         return "warm-up without request"
     return ""
-
-
-def _inputs(ids: Any, positions: Any, rows: int, problem: Optional[Problem]) -> Captured:
-    """Ids and positions of a pass, without raising: what fails here fails on one rank only."""
-    try:
-        tensors = {"input_ids": host.keep(ids, rows).to(torch.int64)}
-        if positions.dim() == 1:  # else they are those of images and say nothing about rows
-            tensors["positions"] = host.keep(positions, rows).to(torch.int64)
-        return Captured(tensors, problem)
-    except Exception as error:
-        return Captured({}, problem or problem_of(error))

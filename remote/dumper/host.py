@@ -1,4 +1,4 @@
-"""Captured tensors on their way from the device to bytes that writer threads can read."""
+"""Captured tensors on their way from the device to bytes that other threads can read."""
 
 from __future__ import annotations
 
@@ -8,53 +8,74 @@ from typing import Any, Optional
 import torch
 
 from .archive import Tensor
+from .pool import Loan
 from .problem import DumpFailure, Problem
 
+_ALIGNMENT = 512
 _side_streams: dict[Any, Any] = {}
 
 
-def keep(tensor: Any, rows: int) -> Any:
-    """The first `rows` rows, copied on the tensor's device and in its stream: later kernels may reuse the original.
-
-    Rows beyond are padding. Raises DumpFailure when there are fewer.
-    """
-    if tensor.shape[0] < rows:
-        detail = f"{tensor.shape[0]} rows where the batch has {rows}"
-        raise DumpFailure(Problem("the states of this pass are scattered across ranks", detail))
-    return tensor.detach()[:rows].clone(memory_format=torch.contiguous_format)
+def size_of(payload: int) -> int:
+    """Bytes that a tensor of `payload` bytes takes in a loan."""
+    return -(-payload // _ALIGNMENT) * _ALIGNMENT
 
 
 class HostCopy:
-    """Tensors of one pass, all with the same number of rows, in host memory; `wait` before reading them."""
+    """Tensors of one pass in memory that was lent for them: `add` them in the forward, `seal`, `wait` elsewhere."""
 
-    def __init__(self, tensors: dict[str, Any], ready: Optional[Any] = None) -> None:
-        self._tensors = tensors
-        self._ready = ready
+    def __init__(self, loan: Loan) -> None:
+        self._memory = loan.memory
+        self._used = 0
+        self._tensors: dict[str, Any] = {}
+        self._device: Optional[Any] = None
+        self._ready: Optional[Any] = None
 
-    def rows(self, start: int, count: int) -> dict[str, Tensor]:
-        """Rows of each tensor, without a copy; waits for the device. The caller keeps this object alive meanwhile."""
+    def add(self, name: str, tensor: Any, rows: int) -> None:
+        """Begin to copy the first `rows` rows; those beyond are padding. What happens to the original later is of no
+        matter. On CUDA this returns at once. Raises DumpFailure when there are fewer rows."""
+        if tensor.shape[0] < rows:
+            detail = f"{tensor.shape[0]} rows where the batch has {rows}"
+            raise DumpFailure(Problem("the states of this pass are scattered across ranks", detail))
+        wanted = tensor.detach()[:rows]
+        piece = self._piece(wanted)
+        if wanted.is_cuda:
+            self._device = wanted.device
+            _copy_aside(wanted, piece)
+        else:
+            piece.copy_(wanted)
+        self._tensors[name] = piece
+
+    def seal(self) -> None:
+        """Nothing is added from now on."""
+        if self._device is not None:
+            self._ready = torch.cuda.Event(blocking=True)
+            self._ready.record(_side_stream(self._device))
+
+    def wait(self) -> dict[str, Any]:
+        """The tensors, when the device is done. They live as long as the loan."""
         if self._ready is not None:
             self._ready.synchronize()
-        return {name: _view(name, tensor[start : start + count]) for name, tensor in self._tensors.items()}
+        return self._tensors
+
+    def _piece(self, tensor: Any) -> Any:
+        size = tensor.numel() * tensor.element_size()
+        start = self._used
+        self._used += size_of(size)
+        if self._used > self._memory.numel():
+            raise DumpFailure(
+                Problem("the tensors of this pass differ in size", f"{tuple(tensor.shape)} {tensor.dtype}")
+            )
+        return self._memory[start : start + size].view(tensor.dtype).view(tensor.shape)
 
 
-def size_of(tensors: dict[str, Any]) -> int:
-    """Bytes of all of them."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-
-
-def start_copy(tensors: dict[str, Any]) -> HostCopy:
-    """Begin to copy tensors made by `keep` to the host. On CUDA this returns at once."""
-    device = next((tensor.device for tensor in tensors.values() if tensor.is_cuda), None)
-    if device is None:
-        return HostCopy({name: tensor.cpu() for name, tensor in tensors.items()})
-    side = _side_stream(device)
-    side.wait_stream(torch.cuda.current_stream(device))
+def _copy_aside(tensor: Any, piece: Any) -> None:
+    """To pinned memory in a stream of its own, from a copy on the device: later kernels may reuse the original."""
+    kept = tensor.clone(memory_format=torch.contiguous_format)
+    side = _side_stream(tensor.device)
+    side.wait_stream(torch.cuda.current_stream(tensor.device))
     with torch.cuda.stream(side):
-        copies = {name: _to_pinned(tensor, side) for name, tensor in tensors.items()}
-        ready = torch.cuda.Event()
-        ready.record(side)
-    return HostCopy(copies, ready)
+        piece.copy_(kept, non_blocking=True)
+    kept.record_stream(side)
 
 
 def _side_stream(device: Any) -> Any:
@@ -63,16 +84,8 @@ def _side_stream(device: Any) -> Any:
     return _side_streams[device]
 
 
-def _to_pinned(tensor: Any, stream: Any) -> Any:
-    if not tensor.is_cuda:
-        return tensor
-    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    pinned.copy_(tensor, non_blocking=True)
-    tensor.record_stream(stream)
-    return pinned
-
-
-def _view(name: str, tensor: Any) -> Tensor:
+def view(name: str, tensor: Any) -> Tensor:
+    """The bytes of a contiguous tensor in host memory, without a copy."""
     size = tensor.numel() * tensor.element_size()
     memory = (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
     return Tensor(name, str(tensor.dtype).replace("torch.", ""), tuple(tensor.shape), memoryview(memory).cast("B"))

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, Optional
 
 from .files import replace_json
+from .problem import Problem
 from .process import alive, start_ticks
 from .request import Origin
 
@@ -27,7 +28,10 @@ def importing_file(package: str) -> Optional[str]:
     return None
 
 
-def record(folder: str, origin: Origin, model_file: Optional[str], started: float) -> None:
+def record(
+    folder: str, origin: Origin, model_file: Optional[str], started: float, problem: Optional[Problem] = None
+) -> None:
+    """problem: why nothing of this server can be dumped, as far as it is known by now."""
     value: dict[str, Any] = {
         "pid": origin.pid,
         "start_ticks": start_ticks(origin.pid),
@@ -39,6 +43,7 @@ def record(folder: str, origin: Origin, model_file: Optional[str], started: floa
         "layers": list(origin.layers),
         "boot_id": origin.boot_id,
         "started": started,
+        "problem": None if problem is None else {"cause": problem.cause, "detail": problem.detail},
     }
     replace_json(os.path.join(folder, ".loaded", f"{origin.pid}.json"), value)
 

@@ -3,82 +3,139 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
-from . import host
-from .problem import Problem, problem_of
+import torch
 
-_OWED = "_sglang_needs_allreduce_fusion"
+from . import reduction
+from .batch import Segment
+from .host import HostCopy
+from .pool import Loan
+from .problem import DumpFailure, Problem, problem_of
 
 
 @dataclasses.dataclass(frozen=True)
-class Captured:
-    """tensors: aux_0 …, final, input_ids, positions, as `host.keep` made them; not all, when there is a problem."""
+class Inputs:
+    """What a pass got. rows: of all its requests; `ids` and `positions` may have more, as padding.
 
-    tensors: dict[str, Any]
+    totals: the whole length of each prompt, where the release tells. Tensors, to be copied before the next pass.
+    """
+
+    segments: Sequence[Segment]
+    rows: int
+    ids: Any
+    positions: Any
+    totals: Optional[Any]
+
+    def add_to(self, copy: HostCopy) -> None:
+        copy.add("input_ids", self.ids.to(torch.int64), self.rows)
+        if self.positions.dim() == 1:  # else they are those of images and say nothing about rows
+            copy.add("positions", self.positions.to(torch.int64), self.rows)
+        if self.totals is not None:
+            copy.add("totals", self.totals, len(self.segments))
+
+
+@dataclasses.dataclass(frozen=True)
+class Taken:
+    """A pass as the forward left it. copy: aux_0 …, final and the inputs; with a problem, the inputs at most."""
+
+    segments: Sequence[Segment]
+    copy: Optional[HostCopy]
+    loan: Optional[Loan]
     problem: Optional[Problem]
 
 
 class Pass:
-    """layers: those before which the model calls `capture`. rows: of all requests. inputs: input_ids and positions.
-    writes: whether this rank keeps what it captures. submit: takes what was captured; never raises.
+    """layers: those before which the model calls `capture`. lend: memory for the pass, by the bytes of one tensor's
+    row. submit: takes what was captured and the seconds that this took; never raises.
 
     Every rank evaluates every capture, for it may be a collective; what goes wrong is kept for the requests' errors.
     """
 
     def __init__(
         self,
-        layers: tuple[int, ...],
-        rows: int,
-        inputs: Captured,
+        layers: Sequence[int],
+        names: Sequence[str],
+        inputs: Inputs,
         writes: bool,
-        submit: Callable[[Captured], None],
+        lend: Callable[[int], Loan],
+        submit: Callable[[Taken, float], None],
     ) -> None:
         self.layers = frozenset(layers)
-        self._order = layers
-        self._rows = rows
-        self._tensors = inputs.tensors
-        self._problem = inputs.problem
+        self._order = list(layers)
+        self._names = names
+        self._inputs = inputs
         self._writes = writes
+        self._lend = lend
         self._submit = submit
+        self._loan: Optional[Loan] = None
+        self._copy: Optional[HostCopy] = None
+        self._kept: set[str] = set()
+        self._problem: Optional[Problem] = None
+        self._ended = False
+        self.seconds = 0.0  # of the forward's thread, spent on this pass
+
+    stream = staticmethod(reduction.stream)
 
     def capture(self, layer: int, make: Callable[[], Any]) -> None:
         """Keep what `make` returns, `[rows, hidden]`: the residual stream before `layer`. Never raises."""
-        try:
-            owed = _owed(make)
-            value = make()
-            if not self._writes or self._problem is not None:
-                return
-            if owed:
-                self._problem = Problem(
-                    "the states before a layer are sums of one rank only: the all-reduce was deferred (fused)",
-                    f"before layer {layer}. Start without all-reduce fusion",
-                )
-            else:
-                self._tensors[f"aux_{self._order.index(layer)}"] = host.keep(value, self._rows)
-        except Exception as error:
-            self._problem = self._problem or problem_of(error)
+        self._keep(f"aux_{self._order.index(layer)}", make)
+
+    def before_norm(self, make: Callable[[], Any]) -> None:
+        """Keep the residual stream behind the last layer. Never raises."""
+        self._keep("final_prenorm", make)
 
     def finish(self, final: Any) -> None:
         """Hand the requests of the pass over. final: `[rows, hidden]`, output of the final norm. Never raises."""
+        self._keep("final", lambda: final)
+        self._end(None)
+
+    def abandon(self) -> None:
+        """The model went on to another pass: nothing when this one is finished, else its requests get an error."""
+        self._end(Problem("the pass did not come to its end", "the model left it between the layers and the norm"))
+
+    def _end(self, problem: Optional[Problem]) -> None:
+        if self._ended:
+            return
+        self._ended = True
         if not self._writes:
             return
+        start = time.perf_counter()
         try:
-            if self._problem is None:
-                self._tensors["final"] = host.keep(final, self._rows)
-                self._problem = self._missing()
+            self._problem = self._problem or problem
+            self._complete()
         except Exception as error:
-            self._problem = problem_of(error)
-        self._submit(Captured(self._tensors, self._problem))
+            self._problem = self._problem or problem_of(error)
+        seconds = self.seconds + time.perf_counter() - start
+        self._submit(Taken(self._inputs.segments, self._copy, self._loan, self._problem), seconds)
 
-    def _missing(self) -> Optional[Problem]:
-        missing = [layer for at, layer in enumerate(self._order) if f"aux_{at}" not in self._tensors]
-        if not missing:
-            return None
-        return Problem("the pass did not go through all layers", f"layers {missing} were not seen by the layer loop")
+    def _keep(self, name: str, make: Callable[[], Any]) -> None:
+        start = time.perf_counter()
+        try:
+            value = make()
+            if self._writes and self._problem is None and not self._ended:
+                self._memory(value).add(name, value, self._inputs.rows)
+                self._kept.add(name)
+        except Exception as error:
+            self._problem = self._problem or problem_of(error)
+        self.seconds += time.perf_counter() - start
 
+    def _memory(self, value: Any) -> HostCopy:
+        if self._copy is None:
+            self._loan = self._lend(value.element_size() * value.shape[-1])
+            self._copy = HostCopy(self._loan)
+        return self._copy
 
-def _owed(make: Callable[[], Any]) -> bool:
-    """Whether a tensor that `make` refers to still waits for its all-reduce (0.5.20 and older mark it)."""
-    cells = getattr(make, "__closure__", None) or ()
-    return any(getattr(cell.cell_contents, _OWED, False) for cell in cells)
+    def _complete(self) -> None:
+        if self._copy is None:
+            return
+        try:
+            self._inputs.add_to(self._copy)
+        finally:
+            self._copy.seal()
+        missing = [name for name in self._names if name not in self._kept]
+        if missing and self._problem is None:
+            detail = f"{', '.join(missing)} of layers {self._order} were not seen by the layer loop"
+            raise DumpFailure(Problem("the pass did not go through all layers", detail))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from .problem import Problem
 from .release import MISSING, option, pp_rank_and_size
@@ -11,20 +11,71 @@ from .release import MISSING, option, pp_rank_and_size
 QUIET_MODES = frozenset({"DECODE", "IDLE", "DUMMY_FIRST", "PREBUILT"})  # nothing is prefilled in these
 
 
-def of_server(model: Any, layers: Sequence[int]) -> Optional[Problem]:
-    """Why no request of this server can be dumped; asked once, when the model first runs. Alike on every rank."""
+class _Option(NamedTuple):
+    """A server argument that can't go with dumps when it is so."""
+
+    name: str
+    wrong: Callable[[Any], bool]
+    cause: str
+    detail: str
+
+
+def _many(value: Any) -> bool:
+    return isinstance(value, int) and value > 1
+
+
+def _named(value: Any) -> bool:
+    return value is not None and str(getattr(value, "value", value)).lower() not in ("", "none", "false")
+
+
+def _records_prefill(config: Any) -> bool:
+    backend = getattr(getattr(config, "prefill", None), "backend", None)
+    return _named(backend) and str(getattr(backend, "value", backend)) != "disabled"
+
+
+_ROWS = "each rank has only some tokens of a prompt"
+_OPTIONS = (
+    _Option("pp_size", _many, "pipeline parallelism can not be dumped",
+            "each stage has only its own layers. Start without --pp-size"),
+    _Option("attn_cp_size", _many, "context parallelism can not be dumped", f"{_ROWS}. Start without --attn-cp-size"),
+    _Option("enable_dp_attention", _named, "data-parallel attention can not be dumped",
+            f"{_ROWS}. Start without --enable-dp-attention"),
+    _Option("moe_a2a_backend", _named, "experts that scatter tokens can not be dumped",
+            f"{_ROWS}. Start without --moe-a2a-backend"),
+    _Option("enable_two_batch_overlap", _named, "two-batch overlap can not be dumped",
+            "it leaves the layer loop early. Start without --enable-two-batch-overlap"),
+    _Option("speculative_algorithm", _named, "speculative decoding can not be dumped",
+            "its passes look like prompts. Start without --speculative-algorithm"),
+    _Option("enable_mixed_chunk", _named, "mixed chunks can not be dumped",
+            "decoded rows are in the pass of a prompt. Start without --enable-mixed-chunk"),
+    _Option("enable_pdmux", _named, "split prefill can not be dumped", "Start without --enable-pdmux"),
+    _Option("enable_piecewise_cuda_graph", _named, "CUDA graphs of prefill can not be dumped",
+            "no Python runs in them. Start without --enable-piecewise-cuda-graph"),
+    _Option("cuda_graph_config", _records_prefill, "CUDA graphs of prefill can not be dumped",
+            "no Python runs in them. Start with --cuda-graph-backend-prefill=disabled"),
+    _Option("disable_radix_cache", lambda value: value is False, "the radix cache would keep rows out of dumps",
+            "Start with --disable-radix-cache"),
+)  # fmt: skip
+
+
+def of_options() -> Optional[Problem]:
+    """Why no request of a server with these arguments can be dumped. Alike on every rank."""
+    for wrong in _OPTIONS:
+        value = option(wrong.name)
+        if value is not MISSING and wrong.wrong(value):
+            return Problem(wrong.cause, wrong.detail)
+    return None
+
+
+def of_model(model: Any, layers: Sequence[int]) -> Optional[Problem]:
+    """Why no request of this model can be dumped; asked once, when it first runs. Alike on every rank."""
     there = len(model.layers)
     beyond = [layer for layer in layers if layer >= there]
     if beyond:
         detail = f"this model has layers 0 to {there - 1}; SGLANG_HS_DUMP_LAYERS asks for {beyond}"
         return Problem("the model has no such layer", detail)
     if pp_rank_and_size(model)[1] > 1:
-        return Problem(
-            "pipeline parallelism can not be dumped", "each stage has only its own layers. Start without --pp-size"
-        )
-    context = option("attn_cp_size")
-    if context is not MISSING and context > 1:
-        return Problem("context parallelism can not be dumped", "each rank has only some tokens of a prompt")
+        return Problem(_OPTIONS[0].cause, _OPTIONS[0].detail)
     return None
 
 
@@ -34,9 +85,17 @@ def of_pass(batch: Any) -> Optional[Problem]:
         detail = "it leaves the layer loop early. Start without --enable-two-batch-overlap"
         return Problem("two-batch overlap can not be dumped", detail)
     if getattr(batch, "global_num_tokens_cpu", None) is not None:
-        detail = "each rank has only some tokens. Start without --enable-dp-attention and without --moe-a2a-backend"
+        detail = f"{_ROWS}. Start without --enable-dp-attention and without --moe-a2a-backend"
         return Problem("data-parallel attention can not be dumped", detail)
+    if not hasattr(batch, "orig_seq_lens") and _chunks():
+        detail = "this release does not tell where a prompt ends. Start with --chunked-prefill-size -1"
+        return Problem("prompts in chunks can not be told from whole ones", detail)
     return None
+
+
+def _chunks() -> bool:
+    size = option("chunked_prefill_size")
+    return size is MISSING or (isinstance(size, int) and size > 0)
 
 
 def of_mode(mode: str) -> str:

@@ -31,6 +31,26 @@ def tp_rank_and_size() -> tuple[int, int]:
     return state.get_tensor_model_parallel_rank(), state.get_tensor_model_parallel_world_size()
 
 
+def ranks_are_known() -> bool:
+    """Whether this process belongs to a tensor-parallel group: it has, or will have, a model."""
+    state = sys.modules.get("sglang.srt.distributed.parallel_state")
+    return getattr(state, "_TP", None) is not None
+
+
+def attention_rank() -> int:
+    """Of this process among those that share the tokens of its replica, which with data-parallel attention is a part
+    of the tensor-parallel group."""
+    parallel = _attribute("sglang.srt.runtime_context", "get_parallel")
+    if parallel is not None:
+        with contextlib.suppress(Exception):  # before 0.5.23 it may not know
+            return int(parallel().attn_tp_rank)
+    get = _attribute("sglang.srt.layers.dp_attention", "get_attention_tp_rank")
+    if get is not None:
+        with contextlib.suppress(Exception):
+            return int(get())
+    return tp_rank_and_size()[0]
+
+
 def pp_rank_and_size(model: Any) -> tuple[int, int]:
     """This process's pipeline stage and how many there are; releases without stages have one."""
     group = getattr(model, "pp_group", None)

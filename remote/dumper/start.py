@@ -8,13 +8,13 @@ import os
 import time
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 from . import loaded, log, release, settings
 from .folder import Folder
 from .identity import VERSION, digest_of, own_files
 from .problem import Problem, problem_of
-from .request import Origin, Recorder
+from .request import Desk, Origin
 from .room import Room
 from .stats import Stats
 from .writers import Writers
@@ -37,21 +37,40 @@ def start(environ: Mapping[str, str]) -> Optional[Dumper]:
 
 
 def _start(wanted: settings.Settings, model_file: Optional[str]) -> Dumper:
-    from .dumper import Dumper  # imports torch
+    from . import birth  # these import torch
+    from .dumper import Dumper
 
     digest = digest_of(own_files(_PACKAGE))
     origin = Origin(uuid.uuid4().hex, os.getpid(), wanted.layers, release.version(), VERSION, digest)
-    record = functools.partial(loaded.record, wanted.folder, origin, model_file, time.time())
-    folder = Folder(wanted.folder, record)
+    claim = _Claim(functools.partial(loaded.record, wanted.folder, origin, model_file, time.time()))
+    folder = Folder(wanted.folder, claim.record)
     folder.prepare()
     loaded.forget_dead(wanted.folder)
-    record()
-    stats = Stats(wanted.folder)
-    writers = Writers(Recorder(folder, Room(wanted.folder), origin), stats)
+    claim.record()
+    stats, writers = Stats(wanted.folder), Writers()
     atexit.register(writers.drain)
-    log.say(
-        f"{VERSION} digest {digest[:12]} loaded by {model_file} layers {list(wanted.layers)} → {wanted.folder}"
-        + (f" REFUSED: {wanted.problem}" if wanted.problem else "")
-    )
-    problem = Problem("the settings of the dumper are wrong", wanted.problem) if wanted.problem else None
-    return Dumper(wanted.layers, problem, writers, stats)
+    log.say(f"{VERSION} digest {digest[:12]} loaded by {model_file} layers {list(wanted.layers)} → {wanted.folder}")
+
+    def desk(writes: bool, rank: int) -> Desk:
+        """Ranks above 0 write what a canary asks them for, and beside the requests."""
+        place = folder if writes else Folder(os.path.join(wanted.folder, ".ranks", str(rank)))
+        return Desk(place, Room(wanted.folder), origin)
+
+    dumper = Dumper(wanted, desk, writers, stats, claim.refuse)
+    birth.when_model_is_built(dumper.prepare)
+    return dumper
+
+
+class _Claim:
+    """What this process says of itself in `.loaded`, said again when that is lost or changes."""
+
+    def __init__(self, record: Callable[[Optional[Problem]], None]) -> None:
+        self._record = record
+        self._problem: Optional[Problem] = None
+
+    def record(self) -> None:
+        self._record(self._problem)
+
+    def refuse(self, problem: Problem) -> None:
+        self._problem = problem
+        self.record()

@@ -23,6 +23,10 @@ class Stats:
         self._errors: collections.Counter[str] = collections.Counter()
         self._skipped: collections.Counter[str] = collections.Counter()
         self._refused = ""
+        self._passes = 0
+        self._requests = 0
+        self._forward = 0.0
+        self._waited = 0.0
         self._changed = threading.Event()
         self._started = False
 
@@ -43,6 +47,19 @@ class Stats:
             self._skipped[reason] += count
         self._touch()
 
+    def passed(self, seconds: float, requests: int) -> None:
+        """A pass was handed over; the forward spent `seconds` on that."""
+        with self._lock:
+            self._passes += 1
+            self._requests += requests
+            self._forward += seconds
+        self._touch()
+
+    def waited(self, seconds: float) -> None:
+        """The forward waited so long for memory, which the writers had not given back."""
+        with self._lock:
+            self._waited += seconds
+
     def refused(self, cause: str) -> None:
         """This server can not be dumped at all."""
         with self._lock:
@@ -58,6 +75,10 @@ class Stats:
                 "errors": dict(self._errors),
                 "skipped": dict(self._skipped),
                 "refused": self._refused,
+                "passes": self._passes,
+                "requests": self._requests,
+                "forward_seconds": round(self._forward, 6),
+                "waited_seconds": round(self._waited, 6),
             }
 
     def _touch(self) -> None:

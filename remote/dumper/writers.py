@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import queue
 import threading
 import time
+from typing import Callable
 
 from . import log
 from .problem import problem_of
-from .request import Recorder, Request
-from .stats import Stats
 
 _MOST_THREADS = 8
 _AT_EXIT_S = 10.0
 
+Work = Callable[[], None]
+
+
+class Line:
+    """Work that has to be done in its order, one piece at a time: the parts of a request."""
+
+    def __init__(self) -> None:
+        self.waiting: collections.deque[Work] = collections.deque()
+        self.taken = False  # by a thread, or queued for one
+
 
 class Writers:
-    """Threads start with the first request, in the process that runs the model."""
+    """Threads start with the first work, in the process that runs the model."""
 
-    def __init__(self, recorder: Recorder, stats: Stats) -> None:
-        self._recorder = recorder
-        self._stats = stats
-        self._queue: queue.SimpleQueue[Request] = queue.SimpleQueue()
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
         self._started = False
         self._pending = 0
-        self._idle = threading.Condition(self._lock)
 
-    def put(self, request: Request) -> None:
+    def put(self, line: Line, work: Work) -> None:
+        """Have `work` done after what was put into `line` before. What it raises is logged."""
         with self._lock:
             self._pending += 1
-            if not self._started:
-                self._started = True
-                for number in range(_thread_count()):
-                    threading.Thread(target=self._run, name=f"hs-dump-{number}", daemon=True).start()
-        self._queue.put(request)
+            line.waiting.append(work)
+            queued, line.taken = line.taken, True
+            start, self._started = not self._started, True
+        if start:
+            for number in range(thread_count()):
+                threading.Thread(target=self._run, name=f"hs-dump-{number}", daemon=True).start()
+        if not queued:
+            self._queue.put(line)
 
     def drain(self, timeout: float = _AT_EXIT_S) -> bool:
-        """Wait until everything is written. Whether it is."""
+        """Wait until everything is done. Whether it is."""
         until = time.monotonic() + timeout
         with self._idle:
             while self._pending:
@@ -50,23 +62,20 @@ class Writers:
 
     def _run(self) -> None:
         while True:
-            self._write(self._queue.get())
-
-    def _write(self, request: Request) -> None:
-        try:
-            problem = self._recorder.write(request)
-        except Exception as error:
-            problem = problem_of(error)
-            log.once(f"a request was lost, not even its error could be written: {problem.cause}", problem.detail)
-        if problem is None:
-            self._stats.dumped()
-        else:
-            self._stats.failed(problem.cause)
-        request.release()
-        with self._idle:
-            self._pending -= 1
-            self._idle.notify_all()
+            line = self._queue.get()
+            try:
+                line.waiting[0]()
+            except Exception as error:
+                problem = problem_of(error)
+                log.once(f"a writer failed: {problem.cause}", problem.detail)
+            with self._lock:
+                line.waiting.popleft()
+                self._pending -= 1
+                line.taken = more = bool(line.waiting)
+                self._idle.notify_all()
+            if more:
+                self._queue.put(line)
 
 
-def _thread_count() -> int:
+def thread_count() -> int:
     return min(_MOST_THREADS, max(2, (os.cpu_count() or 2) // 2))

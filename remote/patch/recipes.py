@@ -57,7 +57,8 @@ class Shape:
     before: str
 
 
-_SUM = "hidden_states if residual is None else hidden_states + residual"
+# the sum of both, completed across ranks where a layer deferred that
+_SUM = "_hs_dump.stream(hidden_states, residual)"
 # The layers hand over sums that are still to be completed across ranks; only a snapshot completes them.
 _SNAPSHOT = "residual_batch.snapshot(hidden_states, forward_batch)"
 

@@ -10,6 +10,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -20,12 +21,12 @@ import torch
 sys.path.insert(0, sys.argv[1])
 
 from remote.dumper import dumper as module
-from remote.dumper import release
-from remote.dumper.batch import ChunkRule
+from remote.dumper import reduction, refusal, release
 from remote.dumper.dumper import Dumper
 from remote.dumper.folder import Folder
-from remote.dumper.request import Origin, Recorder
+from remote.dumper.request import Desk, Origin
 from remote.dumper.room import Room
+from remote.dumper.settings import Settings
 from remote.dumper.stats import Stats
 from remote.dumper.writers import Writers
 
@@ -38,25 +39,43 @@ def case(function: Callable[[], None]) -> Callable[[], None]:
     return function
 
 
+class Norm(torch.nn.Module):
+    """Doubles. It takes the states, or what the last layer added and what was there before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(HIDDEN))
+
+    def forward(self, states: Any, residual: Any = None) -> Any:
+        return 2 * (states if residual is None else states + residual)
+
+
 class Bench:
     """A dumper and a model of four layers that adds 1 to its states in each of them, in place."""
 
-    def __init__(self, layers: tuple[int, ...] = (1, 3), rank: int = 0, limit: int | None = None) -> None:
+    def __init__(self, layers: tuple[int, ...] = (1, 3), rank: int = 0, **more: Any) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp())
         release.tp_rank_and_size = lambda: (rank, 2)
-        module.chunk_rule = lambda: ChunkRule(limit)  # type: ignore[attr-defined]
+        settings = Settings(str(self.folder), layers, **{"pool": 1 << 20, **more})
         origin = Origin("boot", os.getpid(), layers, "test", "0", "0")
         self.stats = Stats(str(self.folder))
-        path = str(self.folder)
-        self.writers = Writers(Recorder(Folder(path), Room(path), origin), self.stats)
-        self.dumper = Dumper(layers, None, self.writers, self.stats)
-        self.model = SimpleNamespace(layers=range(4), norm=SimpleNamespace(weight=torch.ones(HIDDEN)))
+        self.writers = Writers()
+
+        def desk(writes: bool, rank: int) -> Desk:
+            place = self.folder if writes else self.folder / ".ranks" / str(rank)
+            return Desk(Folder(str(place)), Room(str(self.folder)), origin)
+
+        self.told: list[str] = []
+        self.dumper = Dumper(settings, desk, self.writers, self.stats, lambda problem: self.told.append(problem.cause))
+        self.model = SimpleNamespace(layers=range(4), norm=Norm())
         self.evaluated: list[int] = []
 
     def batch(self, lengths: list[int], prefixes: list[int] | None = None, **more: Any) -> SimpleNamespace:
+        """A pass of prefill. totals: whole lengths of the prompts, where they are more than the pass has."""
         prefixes = prefixes or [0] * len(lengths)
         rows = sum(lengths) + more.pop("padding", 0)
         positions = [p + at for length, p in zip(lengths, prefixes, strict=True) for at in range(length)]
+        whole = [length + prefix for length, prefix in zip(lengths, prefixes, strict=True)]
         known = {
             "forward_mode": SimpleNamespace(name="EXTEND"),
             "rids": [f"r{at}" for at in range(len(lengths))],
@@ -64,24 +83,28 @@ class Bench:
             "extend_seq_lens": None,
             "extend_prefix_lens_cpu": prefixes,
             "extend_prefix_lens": None,
+            "orig_seq_lens": torch.tensor(more.pop("totals", whole), dtype=torch.int32),
             "input_ids": torch.arange(rows),
             "positions": torch.tensor(positions + [0] * (rows - len(positions))),
         }
         return SimpleNamespace(**{**known, **more})
 
-    def forward(self, batch: SimpleNamespace, ids: Any = None, skip: int = -1, owed: int = -1, rows: int = 0) -> None:
+    def forward(self, batch: SimpleNamespace, ids: Any = None, skip: int = -1, rows: int = 0, end: bool = True) -> None:
         hidden = torch.arange(len(batch.input_ids), dtype=torch.float32)[:, None].repeat(1, HIDDEN)
         hidden = hidden[rows:]
         dump = self.dumper.begin(self.model, ids, batch.positions, batch)
         for i in range(4):
             if dump is not None and i in dump.layers and i != skip:
-                hidden._sglang_needs_allreduce_fusion = i == owed
                 dump.capture(i, lambda: self.seen(i, hidden))  # noqa: B023 - evaluated at once
             hidden += 1
-        if dump is not None:
-            dump.finish(hidden)
+        final = self.model.norm(hidden)
+        if dump is not None and end:
+            dump.finish(final)
         hidden.fill_(-1)  # buffers are reused at once
+        final.fill_(-1)
         batch.input_ids.fill_(-1)
+        batch.positions.fill_(-1)
+        batch.orig_seq_lens.fill_(-1)
         assert self.writers.drain(20)
 
     def seen(self, layer: int, states: Any) -> Any:
@@ -117,7 +140,9 @@ def each_request_has_its_own_rows() -> None:
         ids = torch.arange(start, start + rows)
         assert torch.equal(bench.tensor(done[rid], "input_ids"), ids)
         for name, added in (("aux_0", 1), ("aux_1", 3), ("final", 4)):
-            assert torch.equal(bench.tensor(done[rid], name), (ids + added).float()[:, None].expand(rows, HIDDEN))
+            wanted = (ids + added).float()[:, None].expand(rows, HIDDEN)
+            found = bench.tensor(done[rid], name)
+            assert torch.equal(found, 2 * wanted if name == "final" else wanted)
         assert bench.meta(done[rid])["last_position"] == rows - 1
 
 
@@ -147,12 +172,48 @@ def other_ranks_evaluate_and_write_nothing() -> None:
 
 
 @case
-def a_deferred_all_reduce_is_no_hidden_state() -> None:
-    bench = Bench()
-    bench.forward(bench.batch([3, 3]), owed=3)
-    assert set(bench.numbers("error")) == {"r0", "r1"}
-    assert "all-reduce was deferred" in bench.cause("r0")
-    assert bench.evaluated == [1, 3]
+def ranks_above_0_write_the_canary_and_nothing_else() -> None:
+    bench = Bench(rank=1)
+    bench.forward(bench.batch([3]))
+    (bench.folder / ".canary").write_text("canary-1\n")
+    bench.forward(bench.batch([3, 5], rids=["canary-1", "other"]))
+    (request,) = bench.folder.glob(".ranks/1/req_*")
+    meta = json.loads((request / "meta.json").read_text())
+    assert (meta["rid"], meta["tp_rank"], meta["num_tokens"]) == ("canary-1", 1, 3)
+    (bench.folder / ".canary").write_text(meta["ids_sha256"])
+    batch = bench.batch([3])
+    del batch.rids
+    bench.forward(batch)
+    (bench.folder / ".canary").unlink()
+    bench.forward(bench.batch([3], rids=["canary-1"]))
+    assert len(list(bench.folder.glob(".ranks/1/req_*/done"))) == 2
+    assert not list(bench.folder.glob("req_*"))
+
+
+@case
+def an_all_reduce_that_a_layer_deferred_is_made_up_for() -> None:
+    sys.modules["sglang.srt.distributed"] = SimpleNamespace(  # type: ignore[assignment]
+        tensor_model_parallel_all_reduce=lambda partial: partial.mul_(2)
+    )
+    partial, residual = torch.ones(3, HIDDEN), torch.full((3, HIDDEN), 5.0)
+    assert torch.equal(reduction.stream(partial, residual), torch.full((3, HIDDEN), 6.0))
+    assert reduction.stream(residual, None) is residual
+    partial._sglang_needs_allreduce_fusion = True  # type: ignore[attr-defined]
+    assert torch.equal(reduction.stream(partial, residual), torch.full((3, HIDDEN), 7.0))
+    assert torch.equal(partial, torch.ones(3, HIDDEN)), "the next layer reduces it again"
+
+
+@case
+def what_the_final_norm_gets() -> None:
+    bench = Bench(prenorm=True)
+    bench.forward(bench.batch([3, 2], padding=3))
+    for rid, number in bench.numbers("done").items():
+        before, after = bench.tensor(number, "final_prenorm"), bench.tensor(number, "final")
+        assert torch.equal(2 * before, after), rid
+        assert before.shape == after.shape
+    bench.model.norm(torch.ones(1, HIDDEN))
+    bench.forward(bench.batch([4], rids=["next"]))
+    assert bench.tensor(bench.numbers("done")["next"], "final_prenorm").shape[0] == 4
 
 
 @case
@@ -210,26 +271,133 @@ def a_health_check_merged_into_a_pass() -> None:
     assert len(list(bench.folder.glob("req_*"))) == 1
 
 
-@case
-def a_prompt_in_chunks_is_one_error() -> None:
-    bench = Bench(limit=8)
-    bench.forward(bench.batch([2, 6], rids=["whole", "long"]))
-    bench.forward(bench.batch([8], [6], rids=["long"]))
-    bench.forward(bench.batch([3, 2], [14, 0], rids=["long", "next"]))
-    assert set(bench.numbers("done")) == {"whole", "next"}
-    assert len(list(bench.folder.glob("req_*/error"))) == 1
-    assert "cut" in bench.cause("long")
-
-
-@case
-def a_prompt_in_chunks_is_one_error_without_rids_too() -> None:
-    bench = Bench(limit=8)
-    for lengths, prefixes in (([2, 6], [0, 0]), ([8], [6]), ([3, 2], [14, 0])):
-        batch = bench.batch(lengths, prefixes)
-        del batch.rids
+def chunks(bench: Bench, rids: bool = True) -> None:
+    """A prompt of 17 tokens in three passes, after, before and among others."""
+    for names, lengths, prefixes, totals in (
+        (["whole", "long"], [2, 6], [0, 0], [2, 17]),
+        (["long"], [8], [6], [17]),
+        (["long", "next"], [3, 5], [14, 0], [17, 5]),
+    ):
+        batch = bench.batch(lengths, prefixes, totals=totals, rids=names)
+        if not rids:
+            del batch.rids
         bench.forward(batch)
-    assert len(list(bench.folder.glob("req_*/error"))) == 1
-    assert len(list(bench.folder.glob("req_*/done"))) == 2
+
+
+@case
+def a_prompt_in_chunks_is_one_dump() -> None:
+    for rids in (True, False):
+        bench = Bench()
+        chunks(bench, rids)
+        metas = {meta["num_tokens"]: meta for meta in map(bench.meta, range(3))}
+        assert set(metas) == {2, 17, 5}
+        meta = metas[17]
+        assert (meta["first_position"], meta["last_position"]) == (0, 16)
+        ids = [*range(2, 8), *range(8), *range(3)]
+        assert bench.tensor(meta["counter"], "input_ids").tolist() == ids
+        assert bench.tensor(meta["counter"], "aux_1")[:, 0].tolist() == [number + 3.0 for number in ids]
+        assert bench.stats.snapshot()["dumped"] == 3
+
+
+@case
+def a_pass_that_is_just_full_ends_its_last_prompt() -> None:
+    bench = Bench()
+    bench.forward(bench.batch([2, 6], totals=[2, 6]))
+    assert len(bench.numbers("done")) == 2
+
+
+@case
+def a_prompt_whose_rest_never_comes_is_an_error() -> None:
+    bench = Bench()
+    bench.forward(bench.batch([6], totals=[17], rids=["long"]))
+    assert not list(bench.folder.glob("req_*"))
+    bench.forward(bench.batch([4], rids=["next"]))
+    assert set(bench.numbers("done")) == {"next"}
+    assert "never came" in bench.cause("long")
+    assert not list(bench.folder.glob(".req_*"))
+
+
+@case
+def a_chunk_that_fails_is_one_error() -> None:
+    bench = Bench()
+    bench.forward(bench.batch([6], totals=[17], rids=["long"]))
+    bench.forward(bench.batch([8], [6], totals=[17], rids=["long"]), skip=1)
+    bench.forward(bench.batch([3], [14], totals=[17], rids=["long"]))
+    assert not bench.numbers("done")
+    assert "did not go through all layers" in bench.cause("long")
+    assert len(list(bench.folder.glob("req_*"))) == 1
+    assert bench.meta(bench.numbers("error")["long"])["num_tokens"] == 17
+
+
+@case
+def a_pass_that_the_model_left_early() -> None:
+    bench = Bench()
+    bench.forward(bench.batch([3]), end=False)
+    assert not list(bench.folder.glob("req_*"))
+    bench.forward(bench.batch([3], rids=["next"]))
+    assert "did not come to its end" in bench.cause("r0")
+    assert set(bench.numbers("done")) == {"next"}
+
+
+@case
+def a_release_that_does_not_tell_where_prompts_end() -> None:
+    size: Any = -1
+    refusal.option = lambda name: size if name == "chunked_prefill_size" else release.MISSING
+    try:
+        for size, ends in ((-1, "done"), (8192, "error")):
+            bench = Bench()
+            batch = bench.batch([3])
+            totals, batch.orig_seq_lens = batch.orig_seq_lens, None
+            batch.orig_seq_lens = totals
+            del batch.orig_seq_lens
+            dump = bench.dumper.begin(bench.model, None, batch.positions, batch)
+            if dump is not None:
+                for layer in (1, 3):
+                    dump.capture(layer, lambda: torch.ones(3, HIDDEN))
+                dump.finish(torch.ones(3, HIDDEN))
+            assert bench.writers.drain(20)
+            assert set(bench.numbers(ends)) == {"r0"}
+    finally:
+        refusal.option = release.option
+
+
+@case
+def what_is_refused_is_refused_before_the_weights_are_loaded() -> None:
+    refusal.option = lambda name: 2 if name == "pp_size" else release.MISSING
+    try:
+        bench = Bench()
+        bench.dumper.prepare(torch.device("cpu"))
+        assert bench.told == ["pipeline parallelism can not be dumped"]
+        assert bench.stats.snapshot()["refused"] == bench.told[0]
+        bench.forward(bench.batch([3]))
+        assert bench.cause("r0") == bench.told[0]
+        assert bench.evaluated == []
+    finally:
+        refusal.option = release.option
+
+
+@case
+def the_pool_is_ready_before_the_first_pass() -> None:
+    bench = Bench()
+    bench.dumper.prepare(torch.device("cpu"))
+    deadline = time.monotonic() + 5
+    while bench.dumper._pool._memory is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    bench.forward(bench.batch([3]))
+    told = bench.stats.snapshot()
+    assert (told["passes"], told["requests"], told["dumped"]) == (1, 1, 1)
+    assert 0 < told["forward_seconds"] < 1
+
+
+@case
+def passes_larger_than_the_pool() -> None:
+    bench = Bench(pool=4096)
+    for number in range(3):
+        bench.forward(bench.batch([1000, 500], rids=[f"a{number}", f"b{number}"]))
+    assert len(bench.numbers("done")) == 6
+    assert bench.dumper._pool._lent == 0
+    assert bench.dumper._pool._free == [(0, 4096)]
 
 
 @case
@@ -270,12 +438,13 @@ def two_batch_overlap_and_scattered_attention() -> None:
 def writers_that_do_not_keep_up() -> None:
     bench = Bench()
     module._PATIENCE_S = 0.05
-    assert bench.dumper._budget.take(1 << 40, 0)
+    loan = bench.dumper._pool.lend(1 << 20, False, 0)
+    assert loan is not None
     bench.forward(bench.batch([3]))
-    assert "do not keep up" in bench.cause("r0")
-    bench.dumper._budget.give_back(1 << 40)
+    assert "do not keep up" in json.dumps([bench.meta(0, "error")])
+    loan.release()
     bench.forward(bench.batch([3], rids=["later"]))
-    assert set(bench.numbers("done")) == {"later"}
+    assert "later" in bench.numbers("done")
 
 
 def outcome(function: Callable[[], None]) -> str:

@@ -102,6 +102,9 @@ class Seen:
         self.begun.append(args[1:])
         return self if self.wanted else None
 
+    def stream(self, hidden_states: float, residual: float | None) -> float:
+        return hidden_states if residual is None else hidden_states + residual
+
     def capture(self, layer: int, state: Any) -> None:
         self.captured[layer] = state()
 

@@ -1,0 +1,96 @@
+"""Host memory for captured states: allocated and pinned once, lent to passes. It bounds what waits to be written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Optional
+
+import torch
+
+_ALIGNMENT = 4096
+
+
+class Loan:
+    """A piece of the pool, shared by the requests of a pass. memory: uint8 tensor of the size that was asked for."""
+
+    def __init__(self, pool: Pool, memory: Any, place: Optional[tuple[int, int]]) -> None:
+        self.memory = memory
+        self._pool = pool
+        self._place = place
+        self._holders = 1
+        self._lock = threading.Lock()
+
+    def share(self, holders: int) -> None:
+        """To be called once, before any of them releases it."""
+        self._holders = holders
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            last = self._holders == 0
+        if last:
+            self._pool.take_back(self._place)
+
+
+class Pool:
+    """size: bytes; a pass that needs more gets memory of its own, while nothing else is lent."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._memory: Optional[Any] = None
+        self._free = [(0, size)]  # (start, end), in order, none next to another
+        self._lent = 0
+        self._changed = threading.Condition()
+
+    def warm(self, pin: bool) -> None:
+        """Allocate it. Pinning takes about a second for 4 GiB: to be done before the first request."""
+        with self._changed:
+            if self._memory is None and self._size:
+                self._memory = _allocate(self._size, pin)
+
+    def lend(self, size: int, pin: bool, patience: float) -> Optional[Loan]:
+        """Wait until `size` bytes are free; None when they are not after `patience` seconds."""
+        size = max(_ALIGNMENT, -(-size // _ALIGNMENT) * _ALIGNMENT)
+        self.warm(pin)
+        until = time.monotonic() + patience
+        with self._changed:
+            while True:
+                loan = self._lend(size, pin)
+                left = until - time.monotonic()
+                if loan is not None or left <= 0 or not self._changed.wait(left):
+                    return loan
+
+    def _lend(self, size: int, pin: bool) -> Optional[Loan]:
+        if size > self._size:
+            if self._lent:
+                return None
+            self._lent += 1
+            return Loan(self, _allocate(size, pin), None)
+        for at, (start, end) in enumerate(self._free):
+            if end - start >= size and self._memory is not None:
+                self._free[at : at + 1] = [(start + size, end)] if end - start > size else []
+                self._lent += 1
+                return Loan(self, self._memory[start : start + size], (start, start + size))
+        return None
+
+    def take_back(self, place: Optional[tuple[int, int]]) -> None:
+        with self._changed:
+            self._lent -= 1
+            if place is not None:
+                self._free = _joined([*self._free, place])
+            self._changed.notify_all()
+
+
+def _allocate(size: int, pin: bool) -> Any:
+    return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=pin)
+
+
+def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(places):
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined
