@@ -10,11 +10,7 @@ from console.demo.sshd import ALIAS, Sshd, free_port
 
 NAME = "demo"
 
-STOOD_IN = (
-    "no GPUs: SGLang computes on the CPU",
-    "no Proxmox: the container is this machine, over SSH on loopback",
-    "no Kimi-K2.5: a DeepSeek-V3 of 4 layers with random weights",
-)
+STOOD_IN = ("no GPU", "no Proxmox host", "a tiny random model")
 
 FLAGS = (
     "--device=cpu",
