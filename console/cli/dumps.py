@@ -8,6 +8,7 @@ import click
 
 from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
+from console.cli.verify import verify
 from console.errors import DumpError
 from console.operations import calls
 from console.text import harmless, size, span
@@ -19,7 +20,10 @@ GOOD = (DumpState.COMPLETE, DumpState.WRITING)
 
 @click.group("dumps")
 def command() -> None:
-    """List, show and test dumped requests."""
+    """List, show, test and verify dumped requests."""
+
+
+command.add_command(verify)
 
 
 @command.command("list")

@@ -15,9 +15,10 @@ EXIT_INTERRUPTED = 130
 EXIT_USAGE = 2
 
 COMMANDS = {
+    "canary": ("console.cli.canary", "Prove on the running server that its dumps mean what they should"),
     "demo": ("console.cli.demo", "See the whole job on this machine: real SGLang on the CPU, over real SSH"),
     "doctor": ("console.cli.doctor", "Check everything between this laptop and a good dump"),
-    "dumps": ("console.cli.dumps", "List, show and test dumped requests"),
+    "dumps": ("console.cli.dumps", "List, show, test and verify dumped requests"),
     "init": ("console.cli.init", "Probe a container and write its profile"),
     "patch": ("console.cli.patch", "Check, show, apply and revert the patch of SGLang's model file"),
     "profiles": ("console.cli.profiles", "List the profiles, or show one as it is understood"),

@@ -98,4 +98,5 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             env=dict(server.env),
             dump_dir=self.dump.folder,
             layers=self.dump.capture_before,
+            eagle_layer_ids=self.dump.eagle_layer_ids,
         )

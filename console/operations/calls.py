@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from console.config.profile import Profile
 from console.errors import Refused
 from remote.wire.codec import decode
-from remote.wire.dumps import DumpDetail, DumpsChange, DumpTest
+from remote.wire.dumps import (
+    Canary,
+    DumpDetail,
+    DumpsChange,
+    DumpTest,
+    Level,
+    VerifyProgress,
+    VerifySummary,
+)
 from remote.wire.host import Survey
 from remote.wire.patch import PatchStatus
 from remote.wire.plan import Outcome, Plan, StepResult
@@ -68,6 +76,25 @@ def dump(agent: Agent, number: int) -> DumpDetail:
 def dump_test(agent: Agent, on_step: OnStep) -> DumpTest:
     answer = agent.call("dumps.test", timeout=PATIENT, on_event=lambda e: on_step(decode(StepResult, e)))
     return decode(DumpTest, answer)
+
+
+def dumps_verify(
+    agent: Agent, numbers: Sequence[int] | None, level: Level, on_progress: Callable[[VerifyProgress], None]
+) -> VerifySummary:
+    """Verify dumps, all without `numbers`; results come by `on_progress`. The level of meaning asks the server."""
+    answer = agent.call(
+        "dumps.verify",
+        timeout=ACTION,
+        on_event=lambda e: on_progress(decode(VerifyProgress, e)),
+        numbers=None if numbers is None else list(numbers),
+        level=level.value,
+    )
+    return decode(VerifySummary, answer)
+
+
+def canary(agent: Agent, on_step: OnStep) -> Canary:
+    """A few prompts through the running server, and whether their dumps mean what they should."""
+    return decode(Canary, agent.call("canary", timeout=ACTION, on_event=lambda e: on_step(decode(StepResult, e))))
 
 
 def plan(agent: Agent, action: str) -> Plan:

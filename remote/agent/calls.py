@@ -8,10 +8,12 @@ import time
 from typing import Any, Callable, Optional
 
 from remote import survey
+from remote.canary import canary, replay
 from remote.dumps import detail, request, watch
 from remote.patch import operations as patch
 from remote.server import launch, log, preflight, state, stop
 from remote.telemetry import gpus, shm
+from remote.wire.dumps import Level
 from remote.wire.errors import OperatorError, WireError
 from remote.wire.plan import Outcome, Plan, StepResult
 from remote.wire.target import Target
@@ -75,6 +77,10 @@ CALLS: dict[str, Callable[..., Any]] = {
     "shm": lambda c: shm.read(_target(c).dump_dir),
     "dumps.list": lambda c, last=50: watch.newest(_target(c).dump_dir, last),
     "dumps.show": lambda c, number: detail.show(_target(c).dump_dir, number),
+    "dumps.verify": lambda c, numbers=None, level="content": replay.run(
+        _target(c), numbers, Level(level), c.emit, c.cancelled
+    ),
+    "canary": lambda c: canary.run(_target(c), c.emit),
     "dumps.test": lambda c: request.test(_target(c), c.emit),
     "watch.server": lambda c: state.watch(_target(c), c.emit, c.cancelled),
     "watch.gpus": lambda c: gpus.watch(c.emit, c.cancelled),

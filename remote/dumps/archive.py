@@ -68,6 +68,16 @@ def pread(handle: int, length: int, offset: int) -> bytes:
     return data
 
 
+def pread_into(handle: int, piece: memoryview, offset: int) -> None:
+    """Fill `piece`. Raises TensorProblem when the file ends before."""
+    done = 0
+    while done < len(piece):
+        count = os.preadv(handle, [piece[done:]], offset + done)
+        if not count:
+            raise TensorProblem("the file is cut short")
+        done += count
+
+
 def _end(handle: int, size: int) -> tuple[int, int, int]:
     """Offset, length and number of entries of the central directory."""
     if size < _END.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pickletools
 import struct
 from typing import Any, Callable, NamedTuple
@@ -50,6 +51,7 @@ class _Storage(NamedTuple):
     numel: int
 
 
+@functools.lru_cache(maxsize=64)  # tensors of one shape have the same pickle
 def describe(pickled: bytes) -> Description:
     """The one tensor in `pickled`. Raises TensorProblem for anything else, saying what it is."""
     try:

@@ -19,9 +19,10 @@ class Dump:
     """The dump in the directory `path`. Raises OSError when it can't be listed.
 
     sizes: bytes of every file by name. tensors: every `.pt` file that holds a tensor. problems: why the others don't.
+    numbers: look at the tensors' values too where their bytes are read.
     """
 
-    def __init__(self, path: str, number: int) -> None:
+    def __init__(self, path: str, number: int, numbers: bool = True) -> None:
         self.path = path
         self.number = number
         self.sizes = {name: status.st_size for name, status in listing(path).items() if stat.S_ISREG(status.st_mode)}
@@ -29,6 +30,7 @@ class Dump:
         self.tensors: dict[str, TensorFile] = {}
         self.problems: dict[str, str] = {}
         self._contents: dict[str, Content] = {}
+        self._numbers = numbers
         for name in sorted(self.sizes):
             if name.endswith(".pt"):
                 self._open(name)
@@ -41,7 +43,7 @@ class Dump:
     def content(self, name: str) -> Content:
         """What the tensor's numbers are like. Reads the whole file, the first time. Raises OSError, TensorProblem."""
         if name not in self._contents:
-            self._contents[name] = content.scan(self.tensors[name])
+            self._contents[name] = content.scan(self.tensors[name], self._numbers)
         return self._contents[name]
 
     def expected(self, name: str) -> Optional[int]:

@@ -14,7 +14,7 @@ from remote.wire.target import Target
 
 CONNECT_S = 5.0
 ANSWER_S = 120.0  # a first request without warm-up compiles kernels
-_LIMIT = 1 << 20  # bytes of an answer
+_LIMIT = 16 << 20  # bytes of an answer; top logprobs of a thousand positions take a few hundred KB
 _ANY = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 — addresses to listen on, not to connect to
 
 

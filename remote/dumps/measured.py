@@ -8,10 +8,12 @@ from typing import Optional
 
 from remote.wire.plan import Check, Verdict
 
+from .content import CHUNK
 from .dump import Dump
 from .meta import IDS
 from .verdict import AGAIN, MERGED, Expected, judge, unknown
 
+_SUSPECTS = 1000  # rows of two tensors that are compared byte by byte
 _NUMPY = "Let the profile name the Python of SGLang's environment, which has numpy."
 
 
@@ -43,16 +45,41 @@ def not_constant(dump: Dump, _: Optional[Expected]) -> Check:
 
 
 def layers_differ(dump: Dump, _: Optional[Expected]) -> Check:
-    if len(dump.hidden) < 2:
+    """No tensor equals another, whole or in a row."""
+    names = list(dump.hidden)
+    if len(names) < 2:
         return unknown("layers differ", "fewer than two tensors can be read")
-    first: dict[str, str] = {}
-    problems = []
-    for name in dump.hidden:
-        twin = first.setdefault(dump.content(name).sha256, name)
-        if twin != name:
-            problems.append(f"{name} equals {twin} in every row")
+    problems, twins = [], set()
+    for at, name in enumerate(names):
+        for other in names[at + 1 :]:
+            if other in twins:
+                continue
+            if _equal(dump, name, other):
+                twins.add(other)
+                problems.append(f"{other} equals {name} in every row")
+            else:
+                problems += equal_rows(dump, name, other)
     remedy = "One tensor was captured for two layers: check the patch and the layers."
-    return judge("layers differ", problems, f"{len(dump.hidden)} different tensors", remedy)
+    return judge("layers differ", problems, f"{len(names)} different tensors", remedy)
+
+
+def _equal(dump: Dump, name: str, other: str) -> bool:
+    one, two = dump.tensors[name], dump.tensors[other]
+    if (one.payload, dump.content(name).crc) != (two.payload, dump.content(other).crc):
+        return False
+    return all(a == b for a, b in zip(one.chunks(CHUNK), two.chunks(CHUNK)))
+
+
+def equal_rows(dump: Dump, name: str, other: str) -> list[str]:
+    """What to say when rows of two tensors are the same bytes; nothing where values were not looked at."""
+    squares, others = dump.content(name).squares, dump.content(other).squares
+    one, two = dump.tensors[name], dump.tensors[other]
+    if squares is None or others is None or len(squares) != len(others) or one.row_bytes != two.row_bytes:
+        return []
+    suspects = [int(row) for row in (squares == others).nonzero()[0]][:_SUSPECTS]
+    equal = [row for row in suspects if one.rows_at(row, 1) == two.rows_at(row, 1)]
+    more = f", and in {len(equal) - 1} more rows" if len(equal) > 1 else ""
+    return [f"{other} equals {name} in row {equal[0]}{more}"] if equal else []
 
 
 def ids(dump: Dump, expected: Optional[Expected]) -> Optional[Check]:

@@ -54,15 +54,15 @@ class _Test:
             )
             return self._result(None)
         self._add(Check("answer", Verdict.OK, f"answered in {answer.seconds * 1000:.0f} ms"))
-        self._add(_prompt(answer))
+        self._add(prompt_check(answer, len(IDS)))
         return self._result(self._examine(search, expected))
 
     def _examine(self, search: Search, expected: Expected) -> Optional[int]:
         """Wait for the dump and check it; its number."""
         answered = time.monotonic()
-        row = _wait(search, expected)
+        row = wait_for_dump(search, expected)
         if row is None:
-            self._add(_missing(self._target, search))
+            self._add(missing_check(self._target, search))
             return None
         name = f"req_{row.number}"
         if row.state is DumpState.ERROR:
@@ -96,7 +96,8 @@ class _Test:
         return DumpTest(ok, self._rid, time.monotonic() - self._started, number, tuple(self._checks))
 
 
-def _wait(search: Search, expected: Expected) -> Optional[DumpRow]:
+def wait_for_dump(search: Search, expected: Expected) -> Optional[DumpRow]:
+    """The dump of a request that was answered, complete or not; None when it does not come."""
     started = time.monotonic()
     guess_at = GUESS_S
     while True:
@@ -110,19 +111,19 @@ def _wait(search: Search, expected: Expected) -> Optional[DumpRow]:
         time.sleep(_INTERVAL_S)
 
 
-def _prompt(answer: Answer) -> Check:
-    """Whether all ids, and only they, went through the model."""
+def prompt_check(answer: Answer, count: int) -> Check:
+    """Whether all `count` ids, and only they, went through the model."""
     problems, remedy = [], MISSING_ROWS
     tokens, cached = answer.info.get("prompt_tokens"), answer.info.get("cached_tokens")
-    if tokens not in (None, len(IDS)):
-        problems.append(f"the server counts {tokens} prompt tokens, {len(IDS)} were sent")
+    if tokens not in (None, count):
+        problems.append(f"the server counts {tokens} prompt tokens, {count} were sent")
         remedy = MERGED
     if cached:
         problems.append(f"{cached} of them came from its cache and are not computed again")
-    return judge("prompt", problems, f"{len(IDS)} prompt tokens, none from a cache", remedy)
+    return judge("prompt", problems, f"{count} prompt tokens, none from a cache", remedy)
 
 
-def _missing(target: Target, search: Search) -> Check:
+def missing_check(target: Target, search: Search) -> Check:
     """The check of a dump that did not come."""
     found = f"the server answered, but no dump of this request came within {DUMP_S:.0f} s"
     if search.others:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Optional
 
-from .archive import Entry, TensorProblem, data_offset, entries, pread
+from .archive import Entry, TensorProblem, data_offset, entries, pread, pread_into
 from .description import Description, describe
 from .files import open_regular
 
@@ -45,12 +45,26 @@ class TensorFile:
         """Bytes of payload that the shape needs; a view of a larger storage has more than that."""
         return self.rows * self.row_bytes
 
-    def chunks(self, length: int) -> Iterator[bytes]:
-        """The payload in pieces of `length` bytes, the last one shorter. Raises OSError, TensorProblem."""
+    def chunks(self, length: int) -> Iterator[memoryview]:
+        """The payload in pieces of `length` bytes, the last one shorter; each is gone when the next one is asked for.
+
+        Raises OSError, TensorProblem.
+        """
+        buffer = memoryview(bytearray(min(length, self.payload)))
         handle = open_regular(self.path)
         try:
             for start in range(0, self.payload, length):
-                yield pread(handle, min(length, self.payload - start), self.offset + start)
+                piece = buffer[: min(length, self.payload - start)]
+                pread_into(handle, piece, self.offset + start)
+                yield piece
+        finally:
+            os.close(handle)
+
+    def rows_at(self, first: int, count: int) -> bytes:
+        """The bytes of `count` rows from row `first` on. Raises OSError, TensorProblem."""
+        handle = open_regular(self.path)
+        try:
+            return pread(handle, count * self.row_bytes, self.offset + first * self.row_bytes)
         finally:
             os.close(handle)
 

@@ -33,6 +33,10 @@ class Config:
         return self._int("hidden_size")
 
     @property
+    def vocabulary(self) -> Optional[int]:
+        return self._int("vocab_size")
+
+    @property
     def architectures(self) -> tuple[str, ...]:
         names = self.values.get("architectures")
         return tuple(map(str, names)) if isinstance(names, list) else ()

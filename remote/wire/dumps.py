@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Any, Optional
 
-from .plan import Check
+from .plan import Check, Verdict
 
 
 class DumpState(str, enum.Enum):
@@ -98,3 +98,77 @@ class DumpTest:
     seconds: float
     number: Optional[int]
     checks: tuple[Check, ...]
+
+
+class Level(str, enum.Enum):
+    """How deep a verification goes; each level includes those before it."""
+
+    STRUCTURE = "structure"  # files, sizes, metadata, checksums
+    CONTENT = "content"  # every number
+    MEANING = "meaning"  # against the running server, which gets the same prompt again
+
+
+class Verified(str, enum.Enum):
+    """What a verification says of one dump."""
+
+    OK = "ok"
+    WARN = "warn"
+    BAD = "bad"
+    UNVERIFIED = "unverified"  # a check could not be made
+    ERROR = "error"  # the dumper said itself that this request has no states
+    WRITING = "writing"
+    GONE = "gone"
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyResult:
+    """Of one dump. checks: those that are not OK. bytes: size of its files, as far as they were looked at."""
+
+    number: int
+    verdict: Verified
+    level: Level
+    checks: tuple[Check, ...] = ()
+    bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyProgress:
+    """Streamed while a verification runs. results: since the last one. done: results so far, of `total`."""
+
+    results: tuple[VerifyResult, ...]
+    done: int
+    total: int
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifySummary:
+    """ok: no dump was found bad, odd or unverified. counts: dumps by verdict (values of Verified).
+
+    norms: what the lengths of rows were compared with; empty at the level of structure. stopped: cancelled halfway.
+    """
+
+    level: Level
+    ok: bool
+    counts: dict[str, int]
+    bytes: int
+    seconds: float
+    norms: str = ""
+    stopped: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Canary:
+    """Whether the running server's dumps mean what they should.
+
+    verdict: the worst of `checks`, but for a comparison of ranks where there is one rank.
+    dumps: their numbers; they are removed when they were looked at.
+    """
+
+    verdict: Verdict
+    seconds: float
+    dumps: tuple[int, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict is Verdict.OK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Optional
 
 DEFAULT_LAYERS = (3, 31, 59)
 
@@ -13,6 +14,7 @@ class Target:
 
     python: the interpreter of SGLang's environment. flags: SGLang's own command line flags, beyond those named here.
     layers: hidden states are captured BEFORE these layers (0-based), so the residual-stream output of layer n-1.
+    eagle_layer_ids: of the draft that is to be served, where the profile names those instead of layers.
     """
 
     python: str
@@ -24,3 +26,4 @@ class Target:
     env: dict[str, str] = dataclasses.field(default_factory=dict)
     dump_dir: str = "/dev/shm/sglang_hs"
     layers: tuple[int, ...] = DEFAULT_LAYERS
+    eagle_layer_ids: Optional[tuple[int, ...]] = None

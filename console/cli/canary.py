@@ -1,0 +1,56 @@
+"""hsconsole canary."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from console.cli import output
+from console.cli.session import EXIT_NOT_OK, session
+from console.errors import Refused
+from console.operations import calls
+from console.text import span
+from remote.wire.dumps import Canary
+from remote.wire.plan import StepResult
+
+WORDS = {
+    "ok": "the dumps of this server mean what they should",
+    "warn": "look at what is marked",
+    "bad": "do NOT use the dumps of this server",
+    "unknown": "not everything could be looked at",
+}
+COLOURS = {"ok": "green", "warn": "yellow", "unknown": "cyan"}
+
+
+@click.command("canary")
+@output.json_option
+@click.pass_obj
+def command(profile: str | None, as_json: bool) -> None:
+    """Send a few prompts to the running server and prove that their dumps mean what they should. Exits 1 unless so."""
+    steps: list[StepResult] = []
+
+    def on_step(step: StepResult) -> None:
+        steps.append(step)
+        if not as_json:
+            output.print_step(step)
+
+    with session(profile) as (agent, used):
+        if used.read_only:
+            raise Refused(
+                f"profile {used.name!r} is read-only, and the canary sends requests to the server",
+                "Set read_only = false in its file to allow it.",
+            )
+        found = calls.canary(agent, on_step)
+    if as_json:
+        output.print_json({"ok": found.ok, "steps": steps, "canary": found})
+    else:
+        _print(found)
+    sys.exit(0 if found.ok else EXIT_NOT_OK)
+
+
+def _print(found: Canary) -> None:
+    output.print_checks(found.checks)
+    kept = "" if found.ok else f"; look at {', '.join(f'req_{number}' for number in found.dumps)}" * bool(found.dumps)
+    verdict = found.verdict.value
+    output.say(f"{span(found.seconds)}: {WORDS[verdict]}{kept}", fg=COLOURS.get(verdict, "red"), bold=True)

@@ -1,0 +1,1 @@
+"""The canary: a few prompts through the running server, and proof that their dumps mean what they should."""

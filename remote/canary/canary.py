@@ -1,0 +1,155 @@
+"""The canary from first request to verdict."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Callable, Optional
+
+from remote.dumps import content
+from remote.dumps.measured import ids_sha256
+from remote.dumps.watch import newest
+from remote.server import model
+from remote.wire.dumps import Canary, DumpRow
+from remote.wire.plan import Check, StepResult, Verdict
+from remote.wire.target import Target
+
+from . import compare, convention, logits, prefills, ranks
+from .ask import Asked, ask, new_rid, remove
+from .prefills import Prefilled, PrefillLog
+from .ranks import Ranks
+
+LENGTH, OTHER_LENGTH, PREFIX = 96, 64, 41  # tokens; none a multiple of a kernel's tile but the first
+_FEW_TOKENS = 64  # a vocabulary that need not be asked for
+_NEWEST = 1000  # dumps looked at for those of others
+_WORST = (Verdict.BAD, Verdict.UNKNOWN, Verdict.WARN)
+
+
+def run(target: Target, emit: Callable[[StepResult], None]) -> Canary:
+    """Four requests of at most 96 tokens. Each check is emitted as it is made.
+
+    Its dumps are removed when all is well, and left to be looked at when not. Raises ServerError when nothing listens
+    at the target's port. Everything else that fails is a check.
+    """
+    return _Run(target, emit).run()
+
+
+class _Run:
+    def __init__(self, target: Target, emit: Callable[[StepResult], None]) -> None:
+        self._target = target
+        self._emit = emit
+        self._numpy = content.numpy()
+        self._started = self._lap = time.monotonic()
+        self._checks: list[Check] = []
+        self._asked: list[Asked] = []
+        self._began = time.time()
+
+    def run(self) -> Canary:
+        prompt, other = self._prompts()
+        known = {row.number for row in self._rows()}
+        prefilled = PrefillLog(self._target)
+        rid = new_rid("again")
+        copies = Ranks(self._target, rid, ids_sha256(prompt))
+        first = self._ask("prompt", prompt)
+        if first.number is not None:  # else no other would come either, after half a minute each
+            between = self._ask("another prompt", other)
+            copies.name()
+            again = self._ask("the same again", prompt, rid)
+            copies.withdraw()
+            prefix = self._ask("its beginning", prompt[:PREFIX])
+            self._compare(first, between, again, prefix)
+            self._add(copies.check(self._numpy, again.states) if again.states else _not_made(ranks.NAME, again))
+            self._add(self._log_check(prefilled, known))
+        self._add(convention.check(first.version, self._target.eagle_layer_ids, self._target.layers))
+        return self._result(copies)
+
+    def _prompts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ordinary tokens: not the first of a vocabulary nor the last, which have special meanings. No two alike at one
+        position."""
+        known = model.config(self._target.model_path)
+        size = (known.vocabulary if known else None) or _FEW_TOKENS
+        low, high = size // 50 + 2, size // 2
+        dice = random.Random()  # noqa: S311 - not a secret
+        prompt = tuple(dice.randrange(low, high) for _ in range(LENGTH))
+        shifts = (dice.randrange(1, high - low) for _ in range(OTHER_LENGTH))
+        return prompt, tuple(low + (one - low + shift) % (high - low) for one, shift in zip(prompt, shifts))
+
+    def _ask(self, title: str, ids: tuple[int, ...], rid: str = "") -> Asked:
+        asked = ask(self._target, self._numpy, ids, rid or new_rid(title.split()[-1]))
+        self._asked.append(asked)
+        self._add(_dumped(title, asked))
+        return asked
+
+    def _compare(self, first: Asked, between: Asked, again: Asked, prefix: Asked) -> None:
+        numpy = self._numpy
+        self._add(self._logits(first))
+        name = "prefix"
+        if first.states and prefix.states:
+            fine = f"the first {PREFIX} rows are those of the shorter prompt"
+            self._add(compare.same(numpy, name, prefix.states, first.states, PREFIX, fine))
+        else:
+            self._add(_not_made(name, first, prefix))
+        name = "repeat"
+        if first.states and again.states and between.states:
+            same = compare.same(numpy, name, again.states, first.states, LENGTH, "the same prompt gives the same rows")
+            alike = compare.unlike(numpy, first.states, between.states)
+            self._add(Check(name, Verdict.BAD, alike, "A buffer is not written anew.") if alike else same)
+        else:
+            self._add(_not_made(name, first, between, again))
+
+    def _logits(self, asked: Asked) -> Check:
+        if asked.states is None:
+            return _not_made(logits.NAME, asked)
+        return logits.of_model(self._numpy, self._target, asked.states, logits.tops(asked.info, len(asked.ids)))
+
+    def _log_check(self, prefilled: PrefillLog, known: set[int]) -> Check:
+        own = {asked.number for asked in self._asked if asked.number is not None}
+        if len(own) < len(self._asked):
+            return _not_made(prefills.NAME, *self._asked)
+        others = [row for row in self._rows() if row.number not in known | own]
+        sent = Prefilled(
+            len(own) + len(others), sum(_rows_of(one) for one in self._asked) + sum(row.tokens or 0 for row in others)
+        )
+        return prefilled.check(sent, len(others))
+
+    def _rows(self) -> Sequence[DumpRow]:
+        return newest(self._target.dump_dir, _NEWEST).rows
+
+    def _add(self, check: Optional[Check]) -> None:
+        if check is None:
+            return
+        self._checks.append(check)
+        now = time.monotonic()
+        self._emit(StepResult(check.name, check.verdict is Verdict.OK, check.found, now - self._lap))
+        self._lap = now
+
+    def _result(self, copies: Ranks) -> Canary:
+        needed = {check.verdict for check in self._checks if check.name != ranks.NAME or self._target.tp > 1}
+        verdict = next((worst for worst in _WORST if worst in needed), Verdict.OK)
+        if verdict is Verdict.OK:
+            copies.remove()
+            for asked in self._asked:
+                remove(self._target, asked)
+        numbers = tuple(asked.number for asked in self._asked if asked.number is not None)
+        return Canary(verdict, time.monotonic() - self._started, numbers, tuple(self._checks))
+
+
+def _rows_of(asked: Asked) -> int:
+    """Rows in the dump: what is compared with the log is what was written, not what was sent."""
+    return asked.states.rows if asked.states else len(asked.ids)
+
+
+def _dumped(title: str, asked: Asked) -> Check:
+    """All checks of one dump as one; the first that is not well in full."""
+    odd = next((check for check in asked.checks if check.verdict is not Verdict.OK), None)
+    where = "no dump" if asked.number is None else f"req_{asked.number}"
+    if odd is None:
+        return Check(title, Verdict.OK, f"{where}: {len(asked.ids)} tokens, {len(asked.checks)} checks well")
+    return Check(title, odd.verdict, f"{where}: {odd.name}: {odd.found}", odd.remedy)
+
+
+def _not_made(name: str, *asked: Asked) -> Check:
+    lacking = next((one for one in asked if one.states is None), None)
+    why = "numpy is missing in the profile's Python" if content.numpy() is None else "a dump that it needs is missing"
+    return Check(name, Verdict.UNKNOWN, why + (f": {lacking.rid}" if lacking else ""))

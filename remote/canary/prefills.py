@@ -1,0 +1,97 @@
+"""The server's own count of what it prefilled, from its log, against the dumps that came meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
+
+from remote.server import log
+from remote.server.lines import Splitter
+from remote.wire.plan import Check, Verdict
+from remote.wire.target import Target
+
+NAME = "log against dumps"
+_LINE = re.compile(r"Prefill batch\b.*?#new-seq: (\d+).*?#new-token: (\d+)", re.ASCII)
+_OTHER_RANK = re.compile(r"\bTP[1-9]\d*\b", re.ASCII)
+_WAIT_S = 3.0  # the line may be written after the answer
+_LIMIT = 16 << 20  # bytes of log since the beginning
+
+
+class Prefilled(NamedTuple):
+    """Requests and tokens. A request in chunks counts once a chunk."""
+
+    requests: int
+    tokens: int
+
+
+class PrefillLog:
+    """What the log says from now on."""
+
+    def __init__(self, target: Target) -> None:
+        self.path = log.path_of(target)
+        self._identity: Optional[tuple[int, int]] = None
+        self._offset = 0
+        self.problem = ""
+        try:
+            status = os.stat(self.path)
+            self._identity, self._offset = (status.st_dev, status.st_ino), status.st_size
+        except OSError as error:
+            self.problem = f"no log of this server at {self.path}: {error.strerror}"
+
+    def check(self, dumped: Prefilled, others: int) -> Check:
+        """dumped: all that was dumped since, or was to be. others: of those not the canary's own."""
+        found = self._wait(dumped)
+        if found is None:
+            return Check(NAME, Verdict.UNKNOWN, self.problem, "Start the server with hsconsole, which keeps its log.")
+        said = f"log: {found.requests} requests, {found.tokens} tokens; dumps: {dumped.requests}, {dumped.tokens}"
+        if found == dumped:
+            return Check(NAME, Verdict.OK, said)
+        if not found.requests:
+            return Check(NAME, Verdict.UNKNOWN, f"{self.path} has no `Prefill batch` line since: is it this server's?")
+        if others:
+            return Check(NAME, Verdict.UNKNOWN, f"{said}; {others} requests of others ran", "Run it while none do.")
+        more = Prefilled(found.requests - dumped.requests, found.tokens - dumped.tokens)
+        if more.requests > 0 and more.requests == more.tokens:
+            return Check(NAME, Verdict.WARN, f"{said}: {more.requests} of one token each, as health checks are", _QUIET)
+        return Check(NAME, Verdict.BAD, said, "Rows were dumped twice, merged or left out: look at the server's log.")
+
+    def _wait(self, dumped: Prefilled) -> Optional[Prefilled]:
+        until = time.monotonic() + _WAIT_S
+        while True:
+            found = self._read()
+            if found is None or found == dumped or time.monotonic() > until:
+                return found
+            time.sleep(0.1)
+
+    def _read(self) -> Optional[Prefilled]:
+        if self.problem:
+            return None
+        try:
+            with open(self.path, "rb") as file:
+                status = os.fstat(file.fileno())
+                if (status.st_dev, status.st_ino) != self._identity or status.st_size < self._offset:
+                    self.problem = f"{self.path} was replaced or cut meanwhile"
+                    return None
+                file.seek(self._offset)
+                data = file.read(_LIMIT)
+        except OSError as error:
+            self.problem = f"{self.path} can't be read: {error.strerror}"
+            return None
+        return count(Splitter().feed(data))
+
+
+def count(lines: Sequence[str]) -> Prefilled:
+    """Over the lines of all ranks but those that repeat what rank 0 says."""
+    found = [
+        match
+        for line in lines
+        for match in [_LINE.search(line)]
+        if match and not _OTHER_RANK.search(line[: match.start()])
+    ]
+    return Prefilled(sum(int(match[1]) for match in found), sum(int(match[2]) for match in found))
+
+
+_QUIET = "Set SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION=0, as a start by hsconsole does."

@@ -1,0 +1,31 @@
+"""How far two computations of the same numbers may be apart, and where the figures come from (docs/trust.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+# Unit roundoff: the largest relative error of rounding one number to the type.
+ROUNDOFF = {"bfloat16": 2.0**-9, "float16": 2.0**-12, "float32": 2.0**-24}
+HALF = ("bfloat16", "float16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tolerance:
+    """Of rows computed twice. row: relative error, |x - y| / |x|. share: of rows that may be beyond, where a mixture of
+    experts turns a rounding into another expert."""
+
+    row: float
+    share: float
+
+
+# Measured on SGLang's CPU backend, worst of rows computed in passes of other lengths: see docs/trust.md.
+_ROUNDOFFS_OF_A_ROW = 64.0
+_SHARE_OF_FLIPS = 0.1
+
+# The same for a difference of two logits, in roundoffs of their own size.
+LOGIT_FACTOR = 4.0
+
+
+def of_rows(dtype: str) -> Tolerance:
+    """KeyError for a dtype that no dump has."""
+    return Tolerance(_ROUNDOFFS_OF_A_ROW * ROUNDOFF[dtype], _SHARE_OF_FLIPS if dtype in HALF else 0.0)
