@@ -41,7 +41,7 @@ def command(profile: str | None, as_json: bool) -> None:
                 f"profile {used.name!r} is read-only, and the canary sends requests to the server",
                 "Set read_only = false in its file to allow it.",
             )
-        found = calls.canary(agent, on_step)
+        found = calls.canary(agent, used, on_step)
     if as_json:
         output.print_json({"ok": found.ok, "steps": steps, "canary": found})
     else:

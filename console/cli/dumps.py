@@ -72,8 +72,8 @@ def test(profile: str | None, as_json: bool) -> None:
         if not as_json:
             output.print_step(step)
 
-    with session(profile) as (agent, _):
-        result = calls.dump_test(agent, on_step)
+    with session(profile) as (agent, used):
+        result = calls.dump_test(agent, used, on_step)
     if as_json:
         output.print_json({"steps": steps, "test": result})
     else:

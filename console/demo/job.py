@@ -132,7 +132,7 @@ def _patch_is_loaded(job: Job) -> Finding:
 
 
 def _request(job: Job) -> Finding:
-    test = calls.dump_test(job.agent, lambda step: job.report(step.title, step.detail))
+    test = calls.dump_test(job.agent, job.profile, lambda step: job.report(step.title, step.detail))
     if test.number is not None:
         job.numbers = (*job.numbers, test.number)
     return Finding(test.ok, _told(test), test.checks)

@@ -73,7 +73,9 @@ def dump(agent: Agent, number: int) -> DumpDetail:
     return decode(DumpDetail, agent.call("dumps.show", timeout=PATIENT, number=number))
 
 
-def dump_test(agent: Agent, on_step: OnStep) -> DumpTest:
+def dump_test(agent: Agent, profile: Profile, on_step: OnStep) -> DumpTest:
+    """Send ids 1…10 and check the dump they leave."""
+    _refuse_read_only(profile)
     answer = agent.call("dumps.test", timeout=PATIENT, on_event=lambda e: on_step(decode(StepResult, e)))
     return decode(DumpTest, answer)
 
@@ -92,8 +94,9 @@ def dumps_verify(
     return decode(VerifySummary, answer)
 
 
-def canary(agent: Agent, on_step: OnStep) -> Canary:
+def canary(agent: Agent, profile: Profile, on_step: OnStep) -> Canary:
     """A few prompts through the running server, and whether their dumps mean what they should."""
+    _refuse_read_only(profile)
     return decode(Canary, agent.call("canary", timeout=ACTION, on_event=lambda e: on_step(decode(StepResult, e))))
 
 
@@ -104,8 +107,7 @@ def plan(agent: Agent, action: str) -> Plan:
 
 def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep) -> Outcome:
     """Run a plan that the operator has seen. Raises ChangedSincePlan when what it rests on has changed."""
-    if profile.read_only:
-        raise Refused(f"profile {profile.name!r} is read-only", "Set read_only = false in its file to allow actions.")
+    _refuse_read_only(profile)
     answer = agent.call(
         "run",
         timeout=ACTION,
@@ -114,3 +116,9 @@ def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep) -> Out
         basis=confirmed.basis,
     )
     return decode(Outcome, answer)
+
+
+def _refuse_read_only(profile: Profile) -> None:
+    """What leaves anything in the container passes here, whatever face asks."""
+    if profile.read_only:
+        raise Refused(f"profile {profile.name!r} is read-only", "Set read_only = false in its file to allow actions.")

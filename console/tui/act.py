@@ -103,7 +103,7 @@ class Actor:
 
         try:
             if plan is None:
-                run.result = await in_thread(calls.dump_test, app.agent, on_step)
+                run.result = await in_thread(calls.dump_test, app.agent, app.profile, on_step)
             else:
                 run.result = await in_thread(calls.run, app.agent, app.profile, plan, on_step)
         except OperatorError as error:
