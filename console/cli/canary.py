@@ -8,7 +8,6 @@ import click
 
 from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
-from console.errors import Refused
 from console.operations import calls
 from console.text import span
 from remote.wire.dumps import Canary
@@ -36,11 +35,6 @@ def command(profile: str | None, as_json: bool) -> None:
             output.print_step(step)
 
     with session(profile) as (agent, used):
-        if used.read_only:
-            raise Refused(
-                f"profile {used.name!r} is read-only, and the canary sends requests to the server",
-                "Set read_only = false in its file to allow it.",
-            )
         found = calls.canary(agent, used, on_step)
     if as_json:
         output.print_json({"ok": found.ok, "steps": steps, "canary": found})

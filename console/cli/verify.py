@@ -8,7 +8,6 @@ import click
 
 from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
-from console.errors import Refused
 from console.operations import calls
 from console.text import size, span
 from remote.wire.dumps import Level, Verified, VerifyProgress, VerifyResult, VerifySummary
@@ -37,12 +36,7 @@ def verify(profile: str | None, as_json: bool, numbers: tuple[int, ...], everyth
             _print(progress)
 
     with session(profile) as (agent, used):
-        if used.read_only and level == Level.MEANING.value:
-            raise Refused(
-                f"profile {used.name!r} is read-only, and the level of meaning sends requests to the server",
-                "Verify at --level content, or set read_only = false in its file.",
-            )
-        found = calls.dumps_verify(agent, None if everything else numbers, Level(level), on_progress)
+        found = calls.dumps_verify(agent, used, None if everything else numbers, Level(level), on_progress)
     if as_json:
         output.print_json({"results": results, "summary": found})
     else:

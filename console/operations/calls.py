@@ -81,9 +81,15 @@ def dump_test(agent: Agent, profile: Profile, on_step: OnStep) -> DumpTest:
 
 
 def dumps_verify(
-    agent: Agent, numbers: Sequence[int] | None, level: Level, on_progress: Callable[[VerifyProgress], None]
+    agent: Agent,
+    profile: Profile,
+    numbers: Sequence[int] | None,
+    level: Level,
+    on_progress: Callable[[VerifyProgress], None],
 ) -> VerifySummary:
     """Verify dumps, all without `numbers`; results come by `on_progress`. The level of meaning asks the server."""
+    if level is Level.MEANING:
+        _refuse_read_only(profile)
     answer = agent.call(
         "dumps.verify",
         timeout=ACTION,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from remote.wire.verify import Level
 
 from console.config.profile import Container, Profile, Server
 from console.errors import Refused
@@ -28,6 +29,7 @@ class NoAgent:
         lambda agent: calls.run(agent, PROFILE, Plan("server.stop", "stop", True), print),
         lambda agent: calls.dump_test(agent, PROFILE, print),
         lambda agent: calls.canary(agent, PROFILE, print),
+        lambda agent: calls.dumps_verify(agent, PROFILE, None, Level.MEANING, print),
     ],
 )
 def test_refused(leave_a_trace: Callable[[calls.Agent], Any]) -> None:
