@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from remote.wire.verify import Level
 
 from console.config.profile import Container, Profile, Server
 from console.errors import Refused
 from console.operations import calls
+from remote.wire.dumps import Level
 from remote.wire.plan import Plan
 
 PROFILE = Profile(
