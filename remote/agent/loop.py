@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Callable, Optional
 from remote.agent.output import Output
 from remote.wire import frames
 from remote.wire.codec import decode
-from remote.wire.errors import ErrorReport, OperatorError, WireError
+from remote.wire.errors import ErrorReport, OperatorError, Refused, WireError
 from remote.wire.target import Target
 
 Handler = Callable[..., Any]
@@ -80,6 +80,8 @@ class Loop:
             self._changed.notify_all()
 
     def _result(self, number: int, name: str, args: dict[str, Any], cancelled: threading.Event) -> Any:
+        if cancelled.is_set():  # while it waited for its turn: nobody would see what it does
+            raise Refused(f"{name} was cancelled before it began")
         if name == "open":
             self._target = decode(Target, args["target"])
             return None
@@ -94,8 +96,8 @@ class Loop:
         return handler(self._new_context(self._target, emit, cancelled), **args)
 
     def _watch_silence(self) -> None:
-        while time.monotonic() - self._heard < SILENCE:
-            time.sleep(1.0)
+        while time.monotonic() - self._heard < SILENCE and not self._output.broken.wait(1.0):
+            pass
         self._finish()
         os._exit(0)  # the reading thread waits for a line that won't come
 

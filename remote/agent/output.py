@@ -7,18 +7,22 @@ import threading
 
 
 class Output:
-    """Writes frames to a file descriptor. A console that does not read blocks the writers, so nothing piles up."""
+    """Writes frames to a file descriptor. A console that does not read blocks the writers, so nothing piles up.
+
+    broken: nobody can read any more. What is written then is dropped, so that an action comes to its end all the same.
+    """
 
     def __init__(self, descriptor: int) -> None:
+        self.broken = threading.Event()
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
     def write(self, frame: bytes) -> None:
-        """Write all of `frame`. When nobody can read it any more the process ends: it is the console's alone."""
+        """Write all of `frame`."""
         left = memoryview(frame)
         with self._lock:
             try:
-                while left:
+                while left and not self.broken.is_set():
                     left = left[os.write(self._descriptor, left) :]
             except OSError:
-                os._exit(0)
+                self.broken.set()

@@ -108,6 +108,28 @@ def test_nobody_to_read_ends_it(agent: Agent) -> None:
     agent.process.wait(3)
 
 
+def test_what_is_under_way_ends_when_nobody_reads_any_more(agent: Agent, tmp_path: Path) -> None:
+    agent.hear()
+    agent.say(json.dumps({"id": 1, "call": "once", "args": {"path": str(tmp_path / "ran")}}).encode())
+    agent.say(b'{"id": 2, "call": "watch.ticks", "args": {"pause": 0.01}}')
+    agent.hear()
+    assert agent.process.stdout is not None
+    agent.process.stdout.close()
+    agent.process.wait(5)
+    assert (tmp_path / "ran").read_text() == "begun\nended\n"
+
+
+def test_a_call_that_is_cancelled_before_its_turn_does_nothing(agent: Agent, tmp_path: Path) -> None:
+    agent.hear()
+    for number in range(8):  # as many as run at a time
+        agent.say(json.dumps({"id": number, "call": "sleep", "args": {"seconds": 0.5}}).encode())
+    agent.say(json.dumps({"id": 99, "call": "once", "args": {"path": str(tmp_path / "ran")}}).encode())
+    agent.say(b'{"id": 99, "cancel": true}')
+    last = next(frame for frame in iter(agent.hear, None) if frame["id"] == 99)
+    assert last["error"]["id"] == "refused"
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_hangup_does_not(agent: Agent) -> None:
     agent.hear()
     agent.process.send_signal(signal.SIGHUP)
