@@ -17,7 +17,7 @@ from console.errors import LinkError
 from console.ssh.connection import Connection, Ran, Tell
 from console.ssh.pack import Pack, pack
 
-PLACES = ("~/.cache/hsconsole", "/var/tmp/hsconsole-UID", "/dev/shm/hsconsole-UID", "/tmp/hsconsole-UID")
+PLACES = ("CACHE/hsconsole", "/var/tmp/hsconsole-UID", "/dev/shm/hsconsole-UID", "/tmp/hsconsole-UID")
 PATIENCE = 30.0  # seconds; for an interpreter on a slow file system
 
 FIND = (

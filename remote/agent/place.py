@@ -1,7 +1,8 @@
 """Finds a place for the agent. The console sends this file to a Python's stdin, before the agent is there.
 
 Arguments: PYTHON ASKED NONCE DIGEST SIZE PLACES. PYTHON is how the shell called this interpreter, ASKED what the
-profile names; PLACES is a JSON list of folders with `~` and `UID` in them. Prints one line: NONCE and a JSON object.
+profile names; PLACES is a JSON list of folders, the best first, with `CACHE`, `~` and `UID` in them. Prints one line:
+NONCE and a JSON object. Places behind one that has the agent are not touched.
 """
 
 from __future__ import annotations
@@ -27,12 +28,22 @@ def main(arguments: list[str]) -> None:
     python, asked, nonce, digest, size, places = arguments
     found: dict[str, Any] = {"python": python, "note": explain(python, asked), "places": [], "failed": []}
     for place in json.loads(places):
-        folder = os.path.expanduser(place.replace("UID", str(os.getuid())))
+        folder = os.path.expanduser(place.replace("CACHE", cache()).replace("UID", str(os.getuid())))
         try:
-            found["places"].append({"folder": folder, "have": examine(folder, digest, int(size))})
+            have = examine(folder, digest, int(size))
         except OSError as error:
             found["failed"].append([folder, error.strerror or str(error)])
+            continue
+        found["places"].append({"folder": folder, "have": have})
+        if have:
+            break
     sys.stdout.write(f"{nonce} {json.dumps(found)}\n")
+
+
+def cache() -> str:
+    """The user's folder for caches; as the XDG specification wants it, one that is not absolute does not count."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return named if os.path.isabs(named) else "~/.cache"
 
 
 def explain(python: str, asked: str) -> str:

@@ -29,7 +29,7 @@ def packed() -> pack.Pack:
 @pytest.fixture(autouse=True)
 def _agent_of_the_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bootstrap, "pack", packed)
-    monkeypatch.setattr(bootstrap, "PLACES", ("~/.cache/hsconsole", str(tmp_path / "second"), str(tmp_path / "third")))
+    monkeypatch.setattr(bootstrap, "PLACES", ("CACHE/hsconsole", str(tmp_path / "second"), str(tmp_path / "third")))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
 
 

@@ -227,3 +227,23 @@ def test_old_agents_go_others_files_stay(profile: Profile, sshd: Sshd) -> None:
     where(profile)
     left = {path.name for path in home_cache(sshd).iterdir()}
     assert left == {packed().name, "notes.txt", *(f"agent-{number:064x}.pyz" for number in range(3))}
+
+
+def test_the_cache_folder_of_the_session_counts(make_sshd: MakeSshd, config: SshConfig, tmp_path: Path) -> None:
+    sshd = make_sshd(SetEnv=f"XDG_CACHE_HOME={tmp_path / 'cache'} HOME={tmp_path / 'ct' / 'home'}")
+    config.host("ct", sshd)
+    assert where(profile_of("ct", config)) == str(tmp_path / "cache/hsconsole")
+    assert not home_cache(sshd).exists()
+
+
+@pytest.mark.parametrize(("named", "folder"), [("/c", "/c"), ("", "~/.cache"), ("relative", "~/.cache")])
+def test_a_cache_folder_is_absolute(monkeypatch: pytest.MonkeyPatch, named: str, folder: str) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", named)
+    assert place.cache() == folder
+
+
+def test_places_behind_the_one_that_has_it_stay_untouched(profile: Profile, tmp_path: Path) -> None:
+    where(profile)
+    shutil.rmtree(tmp_path / "second")
+    where(profile)
+    assert not (tmp_path / "second").exists()
