@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from remote.patch import marks, seam
-from remote.patch.recipes import DEEPSEEK, LLAMA, QWEN2, QWEN2_MOE, QWEN3, ModelFile
+from remote.patch.recipes import DEEPSEEK, LLAMA, QWEN2, QWEN2_MOE, QWEN3, ModelFile, known_releases
 from tests.unit.patch.conftest import RELEASES, model_file
 
 
@@ -115,6 +115,15 @@ def test_x05_an_unknown_shape_is_refused_and_its_anchor_named(old: str, new: str
     assert anchor in refusal.value.what
     assert "0.4.6 to 0.5.9, 0.5.10 to 0.5.20, 0.5.21 to 0.5.23" in refusal.value.remedy
     assert refusal.value.exit_code == 5
+
+
+@pytest.mark.parametrize(("file", "release"), OTHERS)
+def test_x05_an_unknown_shape_of_any_file_is_refused(file: ModelFile, release: str) -> None:
+    changed = model_file(release, file).replace(b"self.layers[i]", b"self.stages[i]")
+    with pytest.raises(seam.UnknownReleaseError, match="lacks an anchor of the patch: one loop over") as refusal:
+        seam.weave(changed, file)
+    assert refusal.value.what.startswith(file.path.rpartition("/")[2])
+    assert known_releases(file) in refusal.value.remedy
 
 
 def test_a_loop_on_one_line_is_refused() -> None:
