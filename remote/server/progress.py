@@ -10,10 +10,12 @@ from typing import Optional
 
 from remote.wire.server import LoadProgress
 
+# Without a part for the label, and bounded throughout: lines are as long, and as odd, as whoever wrote them likes.
 BAR = re.compile(
-    r"(?P<label>[^|%\[\]]*?):?\s+(?P<percent>\d{1,3})%[^\[]*?\|?\s*(?P<done>\d+)/(?P<total>\d+)\s*"
-    r"\[(?P<spent>[\d:]+)<(?P<left>[\d:]+|\?)"
+    r"(?<=\s)(?P<percent>\d{1,3})%[^\[]{0,200}?(?P<done>\d{1,9})/(?P<total>\d{1,9})\s{0,3}"
+    r"\[(?P<spent>[\d:]{1,20})<(?P<left>[\d:]{1,20}|\?)"
 )
+LABEL_ENDS = re.compile(r"[|%\[\]]")
 WEIGHTS = "loading weights"
 # Part of a bar's label: the stage. Other bars go by their own label.
 LABELS = (
@@ -38,7 +40,7 @@ STAGES = (
 )
 READY = "The server is fired up and ready to roll!"
 STAMP = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
-PREFILL = re.compile(r"Prefill batch.*?#new-token: (\d+).*?input throughput \(token/s\): ([\d.]+)")
+PREFILL = re.compile(r"Prefill batch.*?#new-token: (\d+).*?input throughput \(token/s\): (\d+(?:\.\d+)?)")
 QUEUES = re.compile(r"(?:Prefill|Decode) batch.*?#running-req: (\d+).*?#queue-req: (\d+)")
 
 
@@ -53,7 +55,10 @@ class Throughput:
 def stamp(line: str) -> Optional[float]:
     """When a line was logged. SGLang writes local time of its machine, to the second."""
     match = STAMP.match(line)
-    return time.mktime(time.strptime(match.group(1), "%Y-%m-%d %H:%M:%S")) if match else None
+    try:
+        return time.mktime(time.strptime(match.group(1), "%Y-%m-%d %H:%M:%S")) if match else None
+    except (ValueError, OverflowError):  # no such day
+        return None
 
 
 def load(lines: Iterable[str]) -> LoadProgress:
@@ -70,8 +75,7 @@ def load(lines: Iterable[str]) -> LoadProgress:
 
 def _bar(match: re.Match[str]) -> LoadProgress:
     done, total = int(match["done"]), int(match["total"])
-    label = match["label"].strip()
-    label = label.rpartition("] ")[2] or label
+    label = LABEL_ENDS.split(match.string[: match.start()])[-1].strip().rstrip(":")
     stage = next((stage for part, stage in LABELS if part.lower() in label.lower()), label[:60])
     return LoadProgress(stage, float(match["percent"]), done, total, _left(match["left"], match["spent"], done, total))
 

@@ -67,6 +67,29 @@ def test_progress_is_read(line: str, load: LoadProgress) -> None:
     assert progress.load([line]) == load
 
 
+ODD_LINES = {
+    "blanks": " " * LONGEST,
+    "percents": "1% " * (LONGEST // 3),
+    "bars": "1% 1/2 [" * (LONGEST // 8),
+    "fractions": " 1%" + "1/" * (LONGEST // 2),
+    "digits": f" 1% 1/2 [{'9' * LONGEST}<{'9' * LONGEST}",
+    "batches": "Prefill batch #new-token: 1" * (LONGEST // 27),
+    "no such day": "[2026-13-45 99:99:99] Prefill batch #new-token: 1, input throughput (token/s): 1.2.3",
+    "dots": "a." * (LONGEST // 2) + "Erro",
+}
+
+
+@pytest.mark.parametrize("line", ODD_LINES.values(), ids=ODD_LINES.keys())
+def test_an_odd_line_takes_no_time(line: str) -> None:
+    began = time.thread_time()
+    progress.load([line])
+    progress.prefill([line])
+    progress.queues([line])
+    progress.load_seconds([line + progress.READY], 0.0)
+    causes.find([line])
+    assert time.thread_time() - began < 2
+
+
 def test_the_last_word_on_progress_counts() -> None:
     assert progress.load([BAR, "Load weight end.", "chatter"]).stage == "weights loaded, allocating the KV cache"
 
