@@ -257,7 +257,7 @@ def send(identity: Identity, number: signals.Signals) -> bool:
         handle = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return False
-    except OSError:  # a kernel before 5.3
+    except (OSError, AttributeError):  # a kernel before 5.3, or a Python built on one (conda's)
         handle = -1
     try:
         if alive(identity) is None:

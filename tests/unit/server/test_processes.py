@@ -103,6 +103,15 @@ def test_a_process_of_another_start_time_is_not_signalled() -> None:
     assert not processes.send(process.identity, signal.SIGKILL)
 
 
+def test_a_python_without_pidfds_signals_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    with subprocess.Popen(NAP) as child:
+        process = processes.read(child.pid)
+        assert process is not None
+        assert processes.send(process.identity, signal.SIGKILL)
+        assert child.wait(10) == -signal.SIGKILL
+
+
 def test_a_zombie_is_gone_and_a_vanished_process_is_none() -> None:
     child = subprocess.Popen(NAP)
     process = processes.read(child.pid)
