@@ -12,7 +12,7 @@ from remote.masking import mask_argv
 from remote.server import causes, command, log, preflight, record, spawn, state
 from remote.server.preflight import Examination
 from remote.telemetry import gpus
-from remote.wire.errors import ChangedSincePlan, Refused
+from remote.wire.errors import ChangedSincePlan, Refused, ServerError
 from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
 from remote.wire.server import Phase
 from remote.wire.target import Target
@@ -99,9 +99,7 @@ def _basis(target: Target, examined: Examination) -> dict[str, Any]:
 def _launch(target: Target, examined: Examination) -> record.Record:
     argv = command.argv(target, examined.line)
     env = command.environment(target)
-    path = record.rotate_log(target.port)
-    with open(path, "a", encoding="utf-8", opener=record.private) as file:
-        file.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] hsconsole starts: {command.shown(argv, env)}\n")
+    path = _begin_log(target, command.shown(argv, env))
     baseline = {str(gpu.index): gpu.memory_used for gpu in gpus.read().gpus if gpu.memory_used is not None}
     process = spawn.detached(argv, env, path)
     started = record.Record(
@@ -118,8 +116,25 @@ def _launch(target: Target, examined: Examination) -> record.Record:
         health_path=examined.health_path,
         gpus=baseline,
     )
-    record.write(started)
+    try:
+        record.write(started)
+    except OSError as error:
+        raise ServerError(
+            f"pid {process.pid} was started, but no record of it can be written: {error.strerror}",
+            "Make room where the log is. Until it is stopped it counts as a server that hsconsole did not start.",
+        ) from None
     return started
+
+
+def _begin_log(target: Target, shown: str) -> str:
+    try:
+        path = record.rotate_log(target.port)
+        with open(path, "a", encoding="utf-8", opener=record.private) as file:
+            file.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] hsconsole starts: {shown}\n")
+    except OSError as error:
+        where = record.log_path(target.port)
+        raise ServerError(f"its log can't be written, {where}: {error.strerror}", "Make room there.") from None
+    return path
 
 
 def _second_look(target: Target, started: record.Record, step: OnStep) -> Outcome:

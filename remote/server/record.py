@@ -93,7 +93,9 @@ def write(record: Record) -> None:
 
 
 def mark_stopped(record: Record) -> None:
-    write(dataclasses.replace(record, stopped=time.time()))
+    """Note that the server was stopped on purpose; a full disk must not keep it from being stopped."""
+    with contextlib.suppress(OSError):
+        write(dataclasses.replace(record, stopped=time.time()))
 
 
 def _path(port: int) -> Path:
@@ -130,8 +132,9 @@ def lock(port: int, purpose: str) -> Iterator[None]:
             raise Refused(
                 f"port {port}: {other} at this moment", "Wait until that has ended, then look at the server again."
             ) from None
-        os.truncate(handle, 0)
-        os.pwrite(handle, f"{who()} {purpose} the server (since {time.strftime('%H:%M:%S')})".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+            os.truncate(handle, 0)
+            os.pwrite(handle, f"{who()} {purpose} the server (since {time.strftime('%H:%M:%S')})".encode(), 0)
         yield
     finally:
         os.close(handle)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ import pytest
 from remote import ports, processes
 from remote.server import launch, log, preflight, record, state, stop
 from remote.wire.codec import encode
-from remote.wire.errors import ChangedSincePlan, Refused
+from remote.wire.errors import ChangedSincePlan, Refused, ServerError
 from remote.wire.plan import Outcome, StepResult, Verdict
 from remote.wire.server import Phase
 from remote.wire.target import Target
@@ -193,6 +196,30 @@ def test_logs_are_kept_a_few_deep(stand_in: StandIn) -> None:
     folder = Path(record.log_path(target.port)).parent
     kept = sorted(path.name for path in folder.glob("*.log*"))
     assert kept == [f"server-{target.port}.log", *(f"server-{target.port}.log.{n}" for n in (1, 2, 3))]
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """No file can grow by a byte."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_keeps_no_server_from_being_stopped(stand_in: StandIn) -> None:
+    start(stand_in.target)
+    with full_disk():
+        outcome, _ = stopped(stand_in.target)
+    assert outcome.ok
+
+
+def test_a_full_disk_is_said_before_a_start(stand_in: StandIn) -> None:
+    with full_disk(), pytest.raises(ServerError, match="log can't be written"):
+        start(stand_in.target)
+    assert state.read(stand_in.target).phase is not Phase.LOADING
 
 
 def test_stopping_ends_all_and_proves_it(stand_in: StandIn) -> None:
