@@ -6,18 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 
 MASK = "•••"
-SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)
+SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
+LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # of a proxy, or a package index
 # `token` and `key` also name harmless flags (--max-total-tokens), so flags are listed by the word they end in
 SECRET_FLAG = re.compile(r"^--?[\w-]*(api-key|password|secret|auth-token|access-token)$")
 
 
 def mask_env(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` with the values of names that look secret replaced."""
-    return {name: MASK if SECRET_NAME.search(name) else value for name, value in env.items()}
+    """`env` with the values of names that look secret replaced, and logins in URLs."""
+    return {name: MASK if SECRET_NAME.search(name) else LOGIN_IN_URL.sub(MASK, value) for name, value in env.items()}
 
 
 def mask_argv(argv: Sequence[str]) -> list[str]:
-    """`argv` with the values of secret flags replaced, written `--flag value` or `--flag=value`."""
+    """`argv` with the values of secret flags replaced, written `--flag value` or `--flag=value`, and logins in URLs."""
     masked: list[str] = []
     secret_next = False
     for word in argv:
@@ -26,7 +27,7 @@ def mask_argv(argv: Sequence[str]) -> list[str]:
         if secret_next:
             masked.append(MASK)
         else:
-            masked.append(f"{name}={MASK}" if assigned else word)
+            masked.append(f"{name}={MASK}" if assigned else LOGIN_IN_URL.sub(MASK, word))
         secret_next = not secret_next and not equals and _secret_flag(word)
     return masked
 

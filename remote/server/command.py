@@ -126,7 +126,7 @@ def command_line(target: Target, known: Optional[Collection[str]]) -> CommandLin
             unknown.append(flag.name)
             continue
         if release != [flag]:
-            translated.append((str(flag), " ".join(map(str, release)) or "nothing, this release does so anyway"))
+            translated.append(_told(flag, release))
         problems = [(str(one), reason) for one in release for reason in [_conflict(one, named)] if reason]
         conflicts.extend(problems)
         flags.extend(one for one in release if canonical(one.name) not in {own.name for own in named})
@@ -135,6 +135,13 @@ def command_line(target: Target, known: Optional[Collection[str]]) -> CommandLin
     return CommandLine(
         tuple(flags), added, tuple(unknown), tuple(strays), tuple(conflicts), tuple(translated), frozenset(trusted)
     )
+
+
+def _told(flag: Flag, release: list[Flag]) -> tuple[str, str]:
+    """A translation in words. The release's spelling tells a secret: the profile's may be a beginning, `--api-k`."""
+    if any(mask_argv(one.words) != one.words for one in release):
+        return flag.name, " ".join(one.name for one in release)
+    return str(flag), " ".join(map(str, release)) or "nothing, this release does so anyway"
 
 
 def _trusted(given: Iterable[Flag]) -> set[str]:

@@ -215,3 +215,14 @@ def test_whether_health_makes_dumps_is_read_from_the_source(tmp_path: Path, sour
     if source is not None:
         (tmp_path / "srt" / "entrypoints" / "http_server.py").write_text(source)
     assert release.health_can_be_quiet(tmp_path) is quiet
+
+
+def test_a_login_in_a_url_is_hidden() -> None:
+    assert mask_env({"HTTPS_PROXY": "http://me:pw@proxy:1"}) == {"HTTPS_PROXY": "http://•••@proxy:1"}
+    assert mask_argv(["--mirror=https://me:pw@host/x", "a@b"]) == ["--mirror=https://•••@host/x", "a@b"]
+
+
+def test_a_secret_by_the_beginning_of_its_flag_is_not_told() -> None:
+    line = command.command_line(target("--api-k", "hunter2"), NEW)
+    assert line.translated == (("--api-k", "--api-key"),)
+    assert "--api-key" in line.words
