@@ -15,7 +15,7 @@ from remote.wire.dumps import Canary, DumpRow
 from remote.wire.plan import Check, StepResult, Verdict
 from remote.wire.target import Target
 
-from . import compare, convention, logits, prefills, ranks
+from . import compare, convention, logits, order, prefills, ranks
 from .ask import Asked, ask, new_rid, remove
 from .prefills import Prefilled, PrefillLog
 from .ranks import Ranks
@@ -84,6 +84,8 @@ class _Run:
     def _compare(self, first: Asked, between: Asked, again: Asked, prefix: Asked) -> None:
         numpy = self._numpy
         self._add(self._logits(first))
+        if first.states:
+            self._add(order.check(numpy, first.states, self._target.model_path))
         name = "prefix"
         if first.states and prefix.states:
             fine = f"the first {PREFIX} rows are those of the shorter prompt"

@@ -14,9 +14,9 @@ _REPEAT = "Something other than the prompt decides what is dumped: check the pat
 
 def errors(numpy: Any, found: Any, wanted: Any) -> Any:
     """Relative error of each row, |found - wanted| / |wanted|; NaN counts as infinite."""
-    size = numpy.linalg.norm(wanted.astype("f8"), axis=-1)
-    apart = numpy.linalg.norm(found.astype("f8") - wanted, axis=-1)
     with numpy.errstate(all="ignore"):
+        size = numpy.linalg.norm(wanted.astype("f8"), axis=-1)
+        apart = numpy.linalg.norm(found.astype("f8") - wanted, axis=-1)
         relative = apart / numpy.maximum(size, 1e-30)
     return numpy.where(numpy.isfinite(relative), relative, numpy.inf)
 

@@ -1,4 +1,4 @@
-"""Single rows of a model's output matrix (lm_head), read by place from its safetensors; nothing else is read."""
+"""Single rows of a model's output matrix (lm_head), and the final norm, read by place from its safetensors."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _DTYPES = {"BF16": ("bfloat16", 2), "F16": ("float16", 2), "F32": ("float32", 4)
 # a language model inside a larger one (Kimi K2.5, for one) has its names behind a prefix
 _PREFIXES = ("", "language_model.", "model.", "model.language_model.", "language_model.model.")
 _HEADS = tuple(f"{prefix}lm_head.weight" for prefix in _PREFIXES)
+_NORMS = tuple(f"{prefix}norm.weight" for prefix in _PREFIXES)
 _EMBEDDINGS = tuple(f"{prefix}embed_tokens.weight" for prefix in _PREFIXES)
 # settings by which logits are more than hidden state × matrix
 _SCALES = ("final_logit_softcapping", "logits_soft_cap", "logit_scale", "logits_scaling", "lm_head_multiplier")
@@ -82,6 +83,20 @@ def find(folder: str) -> Head:
     raise NoHead(f"no weight in {folder} is called {names[0]}" if files else f"{folder} has no safetensors")
 
 
+def norm_weight(numpy: Any, folder: str, hidden: int) -> Any:
+    """The weight of the final norm, float64. Raises NoHead."""
+    if not os.path.isdir(folder):
+        raise NoHead(f"{folder} is no folder here, so its weights are not looked for")
+    files = _files(folder)
+    name = next((one for one in _NORMS if one in files), None)
+    if name is None:
+        raise NoHead(f"no weight in {folder} is called {_NORMS[2]}")
+    row = _head(os.path.join(folder, files[name]), name)
+    if row.hidden != hidden:
+        raise NoHead(f"{name} has {row.hidden} values, a row {hidden}")
+    return row.rows(numpy, (0,))[0]
+
+
 def _config(folder: str) -> dict[str, Any]:
     """config.json with what `text_config` says laid over it."""
     known = model.config(folder)
@@ -138,10 +153,10 @@ def _head(path: str, name: str) -> Head:
 
 
 def _entry(entry: Any) -> tuple[Optional[Sequence[int]], str, Optional[int]]:
-    """Shape (of two dimensions), dtype and offset of a weight; None where the header has nonsense."""
+    """Shape, dtype and offset of a weight, a vector as one row; None where the header has nonsense."""
     try:
         shape, dtype, (begin, _) = entry["shape"], str(entry["dtype"]), entry["data_offsets"]
-        rows, columns = map(int, shape)
+        rows, columns = map(int, shape if len(shape) != 1 else (1, *shape))
         return (rows, columns), dtype, int(begin)
     except (KeyError, TypeError, ValueError):
         return None, "", None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -59,13 +60,15 @@ def check(numpy: Any, states: States, said: Optional[Sequence[Top]], matrix: Hea
         return Check(NAME, Verdict.UNKNOWN, "the server gave no top logprobs for every position")
     if matrix.hidden != final.shape[1]:
         return Check(NAME, Verdict.BAD, f"{matrix.name} has {matrix.hidden} columns, final {final.shape[1]}", _REMEDY)
+    if len(final) != len(said):
+        return Check(NAME, Verdict.BAD, f"{len(final)} rows of final for {len(said)} positions", _REMEDY)
     weights = matrix.rows(numpy, sorted({token for top in said for token, _ in top.tokens}))
     worst, count, wrong = 0.0, 0, []
     for top in said:
         ratio = max(_ratios(final[top.row], top, weights, ROUNDOFF[states.dtype]))
         count += len(top.tokens) - 1
         worst = max(worst, ratio)
-        if not ratio <= 1:
+        if ratio > 1:
             wrong.append(top.row)
     if wrong:
         found = f"{len(wrong)} of {len(said)} rows do not give the server's logprobs, the first is row {wrong[0]}"
@@ -84,7 +87,8 @@ def _ratios(state: Any, top: Top, weights: dict[int, Any], roundoff: float) -> l
         error = abs((logits[best] - logits[token]) - (best_logprob - logprob))
         rounded = roundoff * (abs(logits[best]) + abs(logits[token]))
         summed = single * (sizes[best] + sizes[token] + abs(best_logprob) + abs(logprob))
-        found.append(error / (LOGIT_FACTOR * (rounded + summed)))
+        ratio = error / (LOGIT_FACTOR * (rounded + summed))
+        found.append(ratio if ratio == ratio else math.inf)
     return found
 
 
