@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from pathlib import Path
 
-import click
 import platformdirs
 
-EXIT_CRASH = 70
+from console.errors import OperatorError
 
 
-def report_crash(error: BaseException) -> int:
-    """Write the traceback of `error` where it can be sent from; returns the exit status."""
+class Crash(OperatorError):
+    id = "crash"
+    title = "hsconsole itself failed"
+    exit_code = 70
+
+
+def crash(error: BaseException) -> Crash:
+    """Write the traceback of `error` where it can be sent from; returns what to tell of it."""
     text = "".join(traceback.format_exception(error))
     try:
         folder = Path(platformdirs.user_log_dir("hsconsole"))
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / time.strftime("crash-%Y%m%d-%H%M%S.txt")
-        path.write_text(text)
-        path.chmod(0o600)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w", errors="replace") as file:
+            file.write(text)
         where = f"The details are in {path}; please report them."
     except OSError as failure:
         where = f"The details could not be written ({failure.strerror})."
-    click.echo(f"hsconsole itself failed: {type(error).__name__}: {error}\n{where}", err=True)
-    return EXIT_CRASH
+    return Crash(f"{type(error).__name__}: {error}", where)

@@ -9,7 +9,7 @@ import time
 import click
 
 from console.cli import output
-from console.cli.screen import NoTerminal, open_profile
+from console.cli.screen import need_terminal, open_profile
 from console.cli.session import EXIT_NOT_OK
 from console.config.profile import Profile
 from console.demo import check
@@ -38,8 +38,7 @@ def command(checking: bool, as_json: bool) -> None:
         sys.exit(_check(as_json=as_json))
     if as_json:
         raise click.UsageError("--json goes with --check.")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise NoTerminal("stdin or stdout is not a terminal", "`hsconsole demo --check` needs no screen.")
+    need_terminal("`hsconsole demo --check` needs no screen.")
     line = ProgressLine()
 
     def open_screen(profile: Profile, hint: str) -> None:
@@ -93,7 +92,7 @@ class ProgressLine:
     """What is being done, on stderr: one line that changes; without a terminal, lines now and then."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+        self._terminal = output.on_terminal(sys.stderr)
         self._stage = ""
         self._said = 0.0
 

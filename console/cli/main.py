@@ -11,9 +11,6 @@ import click
 import console
 from console.errors import OperatorError
 
-EXIT_INTERRUPTED = 130
-EXIT_USAGE = 2
-
 COMMANDS = {
     "canary": ("console.cli.canary", "Prove on the running server that its dumps mean what they should"),
     "demo": ("console.cli.demo", "See the whole job on this machine: real SGLang on the CPU, over real SSH"),
@@ -25,6 +22,18 @@ COMMANDS = {
     "server": ("console.cli.server", "Preflight, start, watch and stop the SGLang server"),
     "status": ("console.cli.status", "Everything the main screen shows, once"),
 }
+
+
+class UsageFault(OperatorError):
+    id = "usage"
+    title = "The command line is not understood"
+    exit_code = 2
+
+
+class Interrupted(OperatorError):
+    id = "interrupted"
+    title = "Interrupted"
+    exit_code = 130
 
 
 class LazyGroup(click.Group):
@@ -64,24 +73,29 @@ def root(ctx: click.Context, profile: str | None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command line; returns the exit status. An operator never sees a traceback."""
+    as_json = "--json" in arguments
     try:
-        status = root.main(args=arguments, prog_name="hsconsole", standalone_mode=False)
-        return status if isinstance(status, int) else 0
+        # not root.main: that takes a closed pipe for a failed check, and any EOFError for the operator's ^C
+        with root.make_context("hsconsole", list(arguments)) as context:
+            root.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except OperatorError as error:
-        return _tell(error, as_json="--json" in arguments)
+        return _tell(error, as_json=as_json)
     except click.ClickException as error:
+        if as_json:
+            return _tell(UsageFault(error.format_message(), "hsconsole --help"), as_json=True)
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted: nothing more is done from here.", err=True)
-        return EXIT_INTERRUPTED
+        return _tell(Interrupted("nothing more is done from here"), as_json=as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
-        from console.cli.crash import report_crash
+        from console.cli.crash import crash
 
-        return report_crash(error)
+        return _tell(crash(error), as_json=as_json)
+    return 0
 
 
 def _tell(error: OperatorError, *, as_json: bool) -> int:

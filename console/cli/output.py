@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 
@@ -27,12 +27,18 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
 
 
+def on_terminal(*streams: TextIO | None) -> bool:
+    """Whether an operator is at all of `streams`; one that was closed from outside is None."""
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(encode(value), indent=2, ensure_ascii=False))
+    """In ASCII: remote text may hold what no terminal, and no encoding, should be given as it is."""
+    click.echo(json.dumps(encode(value), indent=2))
 
 
 def print_json_line(value: Any) -> None:
-    click.echo(json.dumps(encode(value), ensure_ascii=False))
+    click.echo(json.dumps(encode(value)))
 
 
 def say(text: str, **style: Any) -> None:
@@ -42,7 +48,7 @@ def say(text: str, **style: Any) -> None:
 
 def print_error(error: OperatorError, *, as_json: bool) -> None:
     if as_json:
-        print_json({"error": encode(error.report())})
+        print_json_line({"error": error.report()})  # a line, because it may end a stream of lines
         return
     click.secho(f"✗ {error.title}", fg="red", bold=True, err=True)
     for line in error.what.splitlines():

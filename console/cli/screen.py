@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from console.cli.output import on_terminal
 from console.config import load
 from console.config.profile import Profile
 from console.errors import OperatorError
@@ -19,10 +20,15 @@ def open_screen(profile_name: str | None) -> None:
     open_profile(load.load(profile_name))
 
 
+def need_terminal(otherwise: str) -> None:
+    """Raise NoTerminal where nothing can be drawn. otherwise: what to do instead."""
+    if not on_terminal(sys.stdin, sys.stdout):
+        raise NoTerminal("stdin or stdout is not a terminal", otherwise)
+
+
 def open_profile(profile: Profile, hint: str = "") -> None:
     """Draw the screen for `profile` until the operator quits."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise NoTerminal("stdin or stdout is not a terminal", "`hsconsole status` says the same without a screen.")
+    need_terminal("`hsconsole status` says the same without a screen.")
     from console.link import Link
     from console.tui.app import HsConsoleApp
 

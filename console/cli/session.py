@@ -27,7 +27,7 @@ def ask_host_key(host: str, kind: str, fingerprint: str) -> bool:
 
 
 def interactive() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return output.on_terminal(sys.stdin, sys.stderr)
 
 
 @contextlib.contextmanager
