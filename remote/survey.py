@@ -1,4 +1,4 @@
-"""What a container has, for `hsconsole init` and `doctor`: Pythons with SGLang, GPUs, shared memory, models."""
+"""What a container has, for `hsconsole init`: Pythons with SGLang, GPUs, shared memory, models."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import click
 
@@ -16,13 +17,19 @@ from console.text import harmless, size
 from remote.wire.host import Survey
 
 
+def _absolute(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
+    """A profile is read from any folder."""
+    return str(Path(path).expanduser().absolute()) if path else None
+
+
 @click.command("init")
 @output.json_option
 @click.option("--name", help="The profile's name (default: the host's).")
 @click.option("--host", help="The container: a name from ~/.ssh/config, or an address.")
 @click.option("--user", help="Log in as (default: as ~/.ssh/config says).")
 @click.option("--port", type=click.IntRange(1, 65535), help="The ssh port.")
-@click.option("--key", help="The private key file.")
+@click.option("--key", callback=_absolute, help="The private key file.")
+@click.option("--ssh-config", callback=_absolute, help="A file to read instead of ~/.ssh/config.")
 @click.option("--python", default="", help="The Python of SGLang's environment.")
 @click.option("--model", "model_path", default="", help="The model's folder in the container.")
 @click.option("--proxmox", "proxmox_host", default="", help="The Proxmox host that the container runs on.")
@@ -40,13 +47,18 @@ def command(
         if not interactive():
             raise ConfigError("no host was named", "hsconsole init --host NAME")
         host = str(click.prompt("Container (name from ~/.ssh/config, or address)", err=True))
-    name = name or host.split("@")[-1].split(".")[0]
+    name = name or init.name_for(host)
+    if not force and not dry_run:
+        write.must_be_free(name)
     answers = init.Answers(host=host, **given)  # type: ignore[arg-type]  # click made them of the right types
+    asks = interactive() and not as_json
+    if not asks and bool(answers.proxmox_host) != (answers.vmid is not None):
+        raise click.UsageError("--proxmox and --vmid go together.")
     with open_agent(init.provisional(answers)) as agent:
         survey = calls.survey(agent, (answers.python,) if answers.python else ())
     if not as_json:
         _print_survey(survey)
-    answers = _complete(answers, survey) if interactive() and not as_json else answers
+    answers = _complete(answers, survey) if asks else answers
     profile = init.build(name, answers, survey)
     _finish(profile, as_json=as_json, dry_run=dry_run, force=force)
 
@@ -69,7 +81,7 @@ def _complete(answers: init.Answers, survey: Survey) -> init.Answers:
         "Python of SGLang's environment", default=usable[0].path if usable else None, err=True
     )
     model_path = answers.model_path or click.prompt(
-        "Model folder", default=survey.models[0] if survey.models else None, err=True
+        "Model folder", default=next(iter(init.models(survey)), None), err=True
     )
     host = answers.proxmox_host or click.prompt("Proxmox host (empty: none)", default="", show_default=False, err=True)
     vmid = answers.vmid or (click.prompt("Container id there", type=click.IntRange(100), err=True) if host else None)
@@ -77,14 +89,19 @@ def _complete(answers: init.Answers, survey: Survey) -> init.Answers:
 
 
 def _finish(profile: Profile, *, as_json: bool, dry_run: bool, force: bool) -> None:
+    write.refuse(profile)
     text = write.render(profile)
     path = load.path_of(profile.name)
+    exists = path.exists()
     if not dry_run:
         write.write(profile, overwrite=force)
     if as_json:
         output.print_json({"name": profile.name, "file": str(path), "written": not dry_run, "toml": text})
         return
-    click.echo(text)
-    click.echo(f"{'Would write' if dry_run else 'Wrote'} {path}")
+    for line in text.splitlines():
+        output.say(line)
+    click.echo(f"\n{'Would write' if dry_run else 'Wrote'} {path}")
+    if dry_run and exists and not force:
+        click.echo("It exists already: only with --force is it replaced.")
     if not dry_run:
         click.echo(f"Next: hsconsole --profile {profile.name} doctor")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from console.config.profile import Login, Profile
 
 UNSAFE_IN_LOGIN = re.compile(r"[\s\x00-\x1f\x7f'`\"$\\;&<>|(){},]")
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # with what stands for bytes that are no text
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -50,18 +50,18 @@ def login_problems(section: str, login: Login) -> Iterator[Problem]:
         yield from _port(f"{section}.port", login.port)
     for key, value in (("key", login.key), ("ssh_config", login.ssh_config)):
         if value is not None:
-            yield from _unless(_clean(value), f"{section}.{key}", value, "the path of a file")
+            yield from _unless(clean(value), f"{section}.{key}", value, "the path of a file")
 
 
 def _python(python: str) -> Iterator[Problem]:
-    fine = _clean(python) and not python.startswith("-") and (python.startswith("/") or "/" not in python)
+    fine = clean(python) and not python.startswith("-") and (python.startswith("/") or "/" not in python)
     yield from _unless(fine, "container.python", python, "an absolute path, or a program's name")
 
 
 def _server(profile: Profile) -> Iterator[Problem]:
     server = profile.server
-    yield from _unless(_clean(server.model_path), "server.model_path", server.model_path, "a path or a model's name")
-    yield from _unless(_clean(server.host), "server.host", server.host, "an address to listen on")
+    yield from _unless(clean(server.model_path), "server.model_path", server.model_path, "a path or a model's name")
+    yield from _unless(clean(server.host), "server.host", server.host, "an address to listen on")
     yield from _port("server.port", server.port)
     yield from _unless(server.tp >= 1, "server.tp", server.tp, "1 or more")
     for i, flag in enumerate(server.flags):
@@ -73,7 +73,7 @@ def _server(profile: Profile) -> Iterator[Problem]:
 
 def _dump(profile: Profile) -> Iterator[Problem]:
     dump = profile.dump
-    fine = _clean(dump.folder) and dump.folder.startswith("/") and dump.folder.strip("/") != ""
+    fine = clean(dump.folder) and dump.folder.startswith("/") and dump.folder.strip("/") != ""
     yield from _unless(fine, "dump.folder", dump.folder, "an absolute path, such as /dev/shm/sglang_hs")
     if dump.layers is not None and dump.eagle_layer_ids is not None:
         yield Problem("dump", "both layers and eagle_layer_ids", "one of them: eagle ids are the layers less 1 each")
@@ -89,7 +89,8 @@ def _port(key: str, port: int) -> Iterator[Problem]:
     yield from _unless(1 <= port <= 65535, key, port, "1 to 65535")
 
 
-def _clean(text: str) -> bool:
+def clean(text: str) -> bool:
+    """Whether a path or a name is there and free of characters that no operator would type."""
     return bool(text) and not CONTROL.search(text)
 
 

@@ -50,20 +50,36 @@ def render(profile: Profile) -> str:
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def write(profile: Profile, *, overwrite: bool = False) -> Path:
-    """Write `profile` to the file its name says, mode 600. Raises ConfigError when it exists, unless `overwrite`."""
+def refuse(profile: Profile) -> None:
+    """Raise ConfigError when `load` would not take `profile`."""
     wrong = [str(problem) for problem in checks.problems(profile)]
     if wrong:
         raise ConfigError("\n".join(wrong), "Nothing was written.")
+
+
+def must_be_free(name: str) -> None:
+    """Raise ConfigError when no new profile can have `name`."""
+    path = load.path_of(name)
+    if path.exists():
+        raise _taken(path)
+
+
+def write(profile: Profile, *, overwrite: bool = False) -> Path:
+    """Write `profile` to the file its name says, mode 600. Raises ConfigError when it exists, unless `overwrite`."""
+    refuse(profile)
     path = load.path_of(profile.name).resolve()  # a symlink's file is replaced, not the link
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _place(render(profile), path, overwrite=overwrite)
     except FileExistsError:
-        raise ConfigError(f"{path} exists already", "Choose another name, or say to replace it (--force).") from None
+        raise _taken(path) from None
     except OSError as error:
         raise ConfigError(f"{path} can't be written: {error.strerror}") from None
     return path
+
+
+def _taken(path: Path) -> ConfigError:
+    return ConfigError(f"{path} exists already", "Choose another --name, or replace it with --force.")
 
 
 def _place(text: str, path: Path, *, overwrite: bool) -> None:

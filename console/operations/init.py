@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 
+from console.config import checks
 from console.config.profile import Container, Dump, Profile, Proxmox, Server
 from console.errors import ConfigError
 from remote.wire.host import Interpreter, Survey
 
+LOGIN = ("user", "port", "key", "ssh_config")
 FALLBACK_PYTHON = "python3"
 
 
@@ -19,6 +22,7 @@ class Answers:
     user: str | None = None
     port: int | None = None
     key: str | None = None
+    ssh_config: str | None = None
     python: str = ""
     model_path: str = ""
     proxmox_host: str = ""
@@ -31,9 +35,25 @@ def provisional(answers: Answers) -> Profile:
     return Profile(container=container, server=Server(model_path=answers.model_path or "/"), name="init")
 
 
+def name_for(host: str) -> str:
+    """A profile's name for `host`: the first part of a name, all of an address."""
+    bare = host.rpartition("@")[2]
+    try:
+        ipaddress.ip_address(bare)
+    except ValueError:
+        return bare.partition(".")[0]
+    return bare.replace(":", "-").strip("-")
+
+
 def interpreters(survey: Survey) -> tuple[Interpreter, ...]:
     """The Pythons of the container that have SGLang."""
-    return tuple(found for found in survey.interpreters if found.sglang_version and not found.problem)
+    found = (python for python in survey.interpreters if python.sglang_version and not python.problem)
+    return tuple(python for python in found if checks.clean(python.path))
+
+
+def models(survey: Survey) -> tuple[str, ...]:
+    """The model folders of the container that a profile can name."""
+    return tuple(path for path in survey.models if checks.clean(path))
 
 
 def build(name: str, answers: Answers, survey: Survey) -> Profile:
@@ -46,7 +66,7 @@ def build(name: str, answers: Answers, survey: Survey) -> Profile:
             f"no Python with sglang was found on {survey.hostname} (looked at: {looked})",
             "Name it: hsconsole init --python /path/to/bin/python3",
         )
-    model_path = answers.model_path or (survey.models[0] if survey.models else "")
+    model_path = answers.model_path or next(iter(models(survey)), "")
     if not model_path:
         raise ConfigError(f"no model folder was found on {survey.hostname}", "Name it: hsconsole init --model /path")
     proxmox = None
@@ -58,4 +78,4 @@ def build(name: str, answers: Answers, survey: Survey) -> Profile:
 
 
 def _container(answers: Answers, python: str) -> Container:
-    return Container(host=answers.host, user=answers.user, port=answers.port, key=answers.key, python=python)
+    return Container(host=answers.host, python=python, **{name: getattr(answers, name) for name in LOGIN})

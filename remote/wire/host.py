@@ -34,7 +34,7 @@ class Hello:
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """What `hsconsole init` and `doctor` ask about a container."""
+    """What `hsconsole init` asks about a container. shm_size, shm_free: of /dev/shm, bytes."""
 
     hostname: str
     interpreters: tuple[Interpreter, ...]
