@@ -50,8 +50,8 @@ def _container(profile: Profile, agent: Examined, tell: Callable[[Check], None])
     hello = agent.hello
     tell(Check("link", Verdict.OK, f"{hello.user}@{hello.hostname}, agent {hello.version} as pid {hello.pid}"))
     tell(_python(profile, hello))
-    tell(_clock(agent))
     questions: tuple[tuple[str, Callable[[], tuple[Check, ...]]], ...] = (
+        ("clock", lambda: (_clock(agent),)),
         ("preflight", lambda: calls.preflight(agent).checks),
         ("patch", lambda: calls.patch_status(agent).depths),
         ("gpus", lambda: _gpus(agent)),

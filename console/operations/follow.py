@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -11,7 +12,7 @@ from remote.wire.server import LogLines, Phase, ServerState
 
 UNDER_WAY = (Phase.LOADING, Phase.STARTING)
 UNWELL = 60.0  # seconds without an answer that a server may take when it has just begun to listen on a busy machine
-QUIET = 3600.0  # seconds a followed log may be silent before its call ends
+QUIET = threading.TIMEOUT_MAX  # a followed log may be silent for ever; a lost link ends its call at once
 
 
 def until_ready(agent: Agent, on_state: Callable[[ServerState], None], every: float = 1.0) -> ServerState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -23,6 +24,23 @@ class Answers:
     ) -> Any:
         phase = self.phases.pop(0) if len(self.phases) > 1 else self.phases[0]
         return encode(ServerState(phase=phase, detail="", at=0.0, port=8000))
+
+
+def test_a_log_is_followed_however_quiet_it_is() -> None:
+    """The longest that a queue can be told to wait; a lost link wakes it."""
+    waits: list[float] = []
+
+    class Quiet(Answers):
+        def call(
+            self, name: str, *, timeout: float = 30.0, on_event: Callable[[Any], None] | None = None, **args: Any
+        ) -> Any:
+            waits.append(timeout)
+            queue: SimpleQueue[None] = SimpleQueue()
+            queue.put(None)
+            return queue.get(timeout=timeout)
+
+    follow.log(Quiet(Phase.READY), 10, lambda lines: None)
+    assert waits[0] > 365 * 86400
 
 
 @pytest.mark.parametrize("end", [Phase.READY, Phase.CRASHED, Phase.STOPPED, Phase.ORPHANS, Phase.PORT_HELD])
