@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import dataclasses
 import socket
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from paramiko.agent import AgentSSH
 from console.errors import AuthenticationFailed, ConfigError, LinkError
 from console.ssh.route import Hop
 
+OPENSSH, MAGIC = "-----BEGIN OPENSSH PRIVATE KEY-----", b"openssh-key-v1\0"
 AGENT_PATIENCE = 30.0  # seconds; a key may ask for a touch or a confirmation
 
 
@@ -103,9 +106,8 @@ def _candidates(hop: Hop, agent: Agent, attempts: Attempts) -> Iterator[tuple[st
     for public, path in wanted.items():
         if public in held:
             yield str(path), held[public]
-    strict = hop.only_identities and bool(wanted)
     for public, key in held.items():
-        if public not in wanted and not strict:
+        if public not in wanted and not hop.only_identities:
             yield f"{key.comment or 'unnamed'} (agent)", key
     for path in hop.identities:
         if path.exists() and _public(path) not in held:
@@ -115,10 +117,24 @@ def _candidates(hop: Hop, agent: Agent, attempts: Attempts) -> Iterator[tuple[st
 
 
 def _public(path: Path) -> bytes | None:
-    try:
+    """The public part of the key at `path`: from the file beside it, else from its own head, where it is in clear."""
+    with contextlib.suppress(OSError, ValueError):
         return paramiko.pkey.PublicBlob.from_file(f"{path}.pub").key_blob
-    except (OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):
+        begin, *body = path.read_text(encoding="ascii").partition("\n-----END")[0].splitlines()
+        if begin == OPENSSH:
+            return _public_in(base64.b64decode("".join(body)))
+    return None
+
+
+def _public_in(data: bytes) -> bytes | None:
+    """Of OpenSSH's own format (PROTOCOL.key): magic, cipher, kdf and its options, a count, the first public key."""
+    message = paramiko.Message(data.removeprefix(MAGIC))
+    if not data.startswith(MAGIC):
         return None
+    for _ in range(3):
+        message.get_string()
+    return message.get_string() if message.get_int() else None
 
 
 def _load(path: Path, attempts: Attempts) -> paramiko.PKey | None:

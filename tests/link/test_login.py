@@ -102,6 +102,17 @@ def test_the_named_key_comes_first_among_many(sshd: Sshd, config: SshConfig, tmp
     clients.connect(profile_of("ct", config, key=str(sshd.key))).close()
 
 
+def test_with_one_key_named_an_agents_others_are_not_tried(
+    profile: Profile, sshd: Sshd, config: SshConfig, tmp_path: Path, ssh_agent: Path
+) -> None:
+    """Not even where the public part is not beside it: each try counts against the host's limit."""
+    for number in range(8):
+        add(keygen(tmp_path / f"key{number}"))
+    Path(f"{sshd.key}.pub").unlink()
+    config.host("bare", sshd, IdentityAgent="SSH_AUTH_SOCK", IdentitiesOnly="no")
+    clients.connect(profile_of("bare", config, key=str(sshd.key))).close()
+
+
 def test_an_agent_that_is_gone_is_no_error(profile: Profile, config: SshConfig, sshd: Sshd, tmp_path: Path) -> None:
     config.host("other", sshd, IdentityAgent=str(tmp_path / "gone"))
     clients.connect(profile_of("other", config)).close()
