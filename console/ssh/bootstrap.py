@@ -14,7 +14,7 @@ from typing import Any
 import paramiko
 
 from console.errors import LinkError
-from console.ssh.connection import Connection, Ran, Tell
+from console.ssh.connection import Connection, Ran, Tell, answered
 from console.ssh.pack import Pack, pack
 
 PLACES = ("CACHE/hsconsole", "/var/tmp/hsconsole-UID", "/dev/shm/hsconsole-UID", "/tmp/hsconsole-UID")
@@ -58,7 +58,8 @@ def launch(connection: Connection, python: str, tell: Tell) -> Launched:
     tell("starting the agent")
     channel = connection.channel()
     try:
-        channel.exec_command(shlex.join(words))
+        with answered(channel, PATIENCE):
+            channel.exec_command(shlex.join(words))
     except (paramiko.SSHException, EOFError, OSError) as error:
         channel.close()
         raise LinkError(f"{connection.label} did not start the agent: {error}") from None
@@ -114,7 +115,8 @@ def _push_by_sftp(connection: Connection, agent: Pack, aside: str, path: str) ->
     channel = connection.channel()
     try:
         channel.settimeout(PATIENCE)
-        channel.invoke_subsystem("sftp")
+        with answered(channel, PATIENCE):
+            channel.invoke_subsystem("sftp")
         with paramiko.SFTPClient(channel) as sftp:
             with sftp.open(aside, "wx") as file:
                 file.set_pipelined()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import paramiko
 
@@ -76,7 +77,8 @@ class Connection:
         channel = self.channel()
         try:
             channel.settimeout(timeout)
-            channel.exec_command(command)
+            with answered(channel, timeout):
+                channel.exec_command(command)
             return _converse(channel, stdin, time.monotonic() + timeout)
         except (paramiko.SSHException, EOFError, OSError) as error:
             what = f"no end within {timeout:.0f} s" if isinstance(error, TimeoutError) else str(error) or "line broke"
@@ -153,12 +155,42 @@ class Connection:
             self._tell(f"{hop.known_hosts[0]} can't be written ({error.strerror}): the key will be asked for again")
 
 
+@contextlib.contextmanager
+def answered(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
+    """Bound a request that asks for an answer: paramiko would wait for it for ever. Raises TimeoutError."""
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        channel.close()
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (paramiko.SSHException, EOFError):
+        if late.is_set():
+            raise TimeoutError(f"no answer within {seconds:.0f} s") from None
+        raise
+    finally:
+        timer.cancel()
+
+
 def _preferred(known: tuple[str, ...], supported: Iterable[str]) -> tuple[str, ...]:
     """`supported` with the algorithms of the keys on file first, so that the host shows one of those."""
     rsa = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
     wanted = [name for kind in known for name in (rsa if kind == "ssh-rsa" else (kind,))]
     offered = tuple(supported)
     return (*(name for name in wanted if name in offered), *(name for name in offered if name not in wanted))
+
+
+def _feed(channel: paramiko.Channel, left: bytes) -> bytes:
+    """What is left after some was sent: nothing when the command has ended, whose own words then count."""
+    try:
+        return left[channel.send(left[:32768]) :]
+    except OSError:
+        return b""
 
 
 def _converse(channel: paramiko.Channel, stdin: bytes, deadline: float) -> Ran:
@@ -170,7 +202,7 @@ def _converse(channel: paramiko.Channel, stdin: bytes, deadline: float) -> Ran:
     while True:
         moved = False
         if left and channel.send_ready():
-            left = left[channel.send(left[:32768]) :]
+            left = _feed(channel, left)
             moved = True
         if not left and not closed:
             channel.shutdown_write()

@@ -24,6 +24,7 @@ CAUSES = {
     errno.ECONNREFUSED: "connection refused: nothing listens there",
     errno.EHOSTUNREACH: "no route to the host",
     errno.ENETUNREACH: "the network is unreachable",
+    errno.EAFNOSUPPORT: "this machine can't reach an address of that kind",
     errno.ETIMEDOUT: f"no answer within {CONNECT:.0f} s",
 }
 
@@ -41,7 +42,11 @@ def tcp(hop: Hop, cancelled: threading.Event) -> socket.socket:
         raise LinkError(f"the name {hop.host} can't be resolved: {what}", "Check the profile's host.") from None
     cause = 0
     for family, kind, protocol, _, address in addresses:
-        sock = socket.socket(family, kind, protocol)
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:  # a machine without IPv6
+            cause = error.errno or 0
+            continue
         cause = _connect(sock, address, cancelled)
         if cause == 0:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +20,12 @@ import pytest
 from console import client as clients
 from console.config.profile import Profile
 from console.errors import LinkError
-from console.ssh import bootstrap
+from console.ssh import bootstrap, dial
 from console.ssh.connection import Connection
+from console.ssh.route import route
 from remote.agent import place
 from tests.link.conftest import packed, profile_of
+from tests.link.proxy import proxy
 from tests.link.sshd import SshConfig, Sshd
 
 MakeSshd = Callable[..., Sshd]
@@ -247,3 +252,52 @@ def test_places_behind_the_one_that_has_it_stay_untouched(profile: Profile, tmp_
     shutil.rmtree(tmp_path / "second")
     where(profile)
     assert not (tmp_path / "second").exists()
+
+
+def test_a_command_that_reads_nothing_has_its_words_heard(profile: Profile) -> None:
+    connection = Connection()
+    connection.open(profile.container)
+    for _ in range(3):
+        ran = connection.run("echo No space left >&2; exit 4", stdin=b"x" * 8_000_000)
+        assert (ran.status, ran.err) == (4, b"No space left\n")
+    connection.close()
+
+
+def test_a_line_that_falls_silent_before_an_answer_is_not_waited_for_for_ever(
+    sshd: Sshd, config: SshConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.host("ct", sshd)
+    with proxy(sshd.port) as line:
+        container = profile_of("ct", config, port=line.port).container
+        config.known_hosts.write_text(sshd.known_hosts_line.replace(str(sshd.port), str(line.port)))
+        connection = Connection()
+        connection.open(container)
+        channel = connection.channel()
+        line.silent.set()
+        monkeypatch.setattr(connection, "channel", lambda: channel)
+        began = time.monotonic()
+        with pytest.raises(LinkError, match=r"no end within 1 s"):
+            connection.run("true", timeout=1.0)
+        assert time.monotonic() - began < 5
+        connection.close()
+
+
+def test_a_machine_without_ipv6_takes_the_next_address(monkeypatch: pytest.MonkeyPatch, profile: Profile) -> None:
+    made = socket.socket
+
+    def without_ipv6(family: int = -1, *more: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return made(family, *more)
+
+    (hop,) = route(profile.container)
+    addresses = [
+        (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", hop.port, 0, 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", hop.port)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+    monkeypatch.setattr(socket, "socket", without_ipv6)
+    dial.tcp(hop, threading.Event()).close()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses[:1])
+    with pytest.raises(LinkError, match="address of that kind"):
+        dial.tcp(hop, threading.Event())
