@@ -39,6 +39,11 @@ def change(path: Path, **keys: Any) -> None:
     (path / "meta.json").write_text(json.dumps({**meta, **keys}))
 
 
+def digest(ids: Any) -> str:
+    """ids_sha256 of ids."""
+    return hashlib.sha256(np.ascontiguousarray(ids, "<i8").tobytes()).hexdigest()
+
+
 def states(path: Path) -> list[str]:
     return [f"aux_{at}" for at in range(len(list(path.glob("aux_*.pt"))))] + ["final"]
 
@@ -75,7 +80,7 @@ def final_of_another_norm(path: Path) -> None:
 def ids_of_another_request(path: Path) -> None:
     ids = load(path, "input_ids")[::-1] + 1
     save(path, "input_ids", ids)
-    change(path, ids_sha256=hashlib.sha256(ids.tobytes()).hexdigest())
+    change(path, ids_sha256=digest(ids))
 
 
 def stale_ids_hash(path: Path) -> None:
@@ -88,7 +93,7 @@ def merged_row(path: Path) -> None:
         values = load(path, name)
         save(path, name, np.concatenate([values, values[:1]]))
     ids = load(path, "input_ids")
-    change(path, num_tokens=len(ids), last_position=len(ids) - 1, ids_sha256=hashlib.sha256(ids.tobytes()).hexdigest())
+    change(path, num_tokens=len(ids), last_position=len(ids) - 1, ids_sha256=digest(ids))
 
 
 def missing_first_rows(path: Path) -> None:
@@ -101,7 +106,7 @@ def missing_first_rows(path: Path) -> None:
         num_tokens=len(ids),
         first_position=2,
         last_position=len(ids) + 1,
-        ids_sha256=hashlib.sha256(ids.tobytes()).hexdigest(),
+        ids_sha256=digest(ids),
     )
 
 
