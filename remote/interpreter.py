@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
@@ -170,11 +171,17 @@ def candidates() -> list[str]:
 
 
 def _trusted(path: str) -> bool:
-    """Whether a program that some process claims to run may be run by us: its owner is this user or root."""
+    """Whether a Python that some process claims to run may be run by us.
+
+    Nobody but this user and root may have put it there, nor what it loads: a pyvenv.cfg beside it or above, a .pth.
+    """
+    folder = os.path.dirname(path)
     try:
-        return os.stat(path).st_uid in (0, os.geteuid())
+        folders = os.stat(folder), os.stat(os.path.dirname(folder))
+        owners = {os.lstat(path).st_uid, os.stat(path).st_uid, *(one.st_uid for one in folders)}
     except OSError:
         return False
+    return owners <= {0, os.geteuid()} and not any(one.st_mode & stat.S_IWOTH for one in folders)
 
 
 def with_sglang(pythons: Optional[Iterable[str]] = None, limit: int = 12) -> list[Interpreter]:

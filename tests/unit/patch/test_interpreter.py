@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -106,3 +107,18 @@ def test_the_usual_places_are_searched(bench: Make, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert env.target.python in interpreter.candidates()
     assert ("0.5.20", env.target.python) in [(one.sglang_version, one.path) for one in interpreter.with_sglang()]
+
+
+def test_a_python_that_others_could_have_planted_is_not_run(tmp_path: Path) -> None:
+    """Any process may claim to be SGLang's: argv is its own word."""
+    planted = tmp_path / "env/bin/python3"
+    planted.parent.mkdir(parents=True)
+    planted.symlink_to(sys.executable)
+    assert interpreter._trusted(str(planted))
+    for folder in (planted.parent, planted.parent.parent):  # pyvenv.cfg is looked for in both
+        folder.chmod(0o777)
+        assert not interpreter._trusted(str(planted))
+        folder.chmod(0o755)
+    if os.geteuid() == 0:
+        os.lchown(planted, 12345, 12345)
+        assert not interpreter._trusted(str(planted)), "a link of another's to a Python of root's"
