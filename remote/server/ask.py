@@ -90,7 +90,12 @@ def _counts(answer: Any) -> Optional[tuple[int, int]]:
     replicas = answer.get("loads") if isinstance(answer, dict) else answer
     if not isinstance(replicas, list) or not all(isinstance(one, dict) for one in replicas):
         return None
-    queued = sum(int(one.get("num_waiting_reqs", 0)) for one in replicas)
+    queued = sum(_count(one, "num_waiting_reqs") for one in replicas)
     if all("num_running_reqs" in one for one in replicas):
-        return sum(int(one["num_running_reqs"]) for one in replicas), queued
-    return sum(int(one.get("num_reqs", 0)) for one in replicas) - queued, queued
+        return sum(_count(one, "num_running_reqs") for one in replicas), queued
+    return sum(_count(one, "num_reqs") for one in replicas) - queued, queued
+
+
+def _count(replica: dict[str, Any], key: str) -> int:
+    value = replica.get(key)
+    return value if isinstance(value, int) else 0

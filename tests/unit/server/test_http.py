@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from remote.server import http
+from remote.server import ask, http
 from tests.unit.server.conftest import free_port
 
 Serve = Callable[[Callable[[socket.socket], None]], int]
@@ -92,3 +92,17 @@ def test_the_key_is_sent(serve: Serve) -> None:
     listener.close()
     assert b"Authorization: Bearer k\r\n" in asked[0]
     assert asked[0].startswith(b"GET /v1/loads HTTP/1.0\r\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "counts"),
+    [
+        ({"loads": [{"num_running_reqs": 2, "num_waiting_reqs": 3}] * 2}, (4, 6)),
+        ([{"num_reqs": 5, "num_waiting_reqs": 2}], (3, 2)),
+        ({"loads": [{"num_running_reqs": None, "num_waiting_reqs": "x"}]}, (0, 0)),
+        ({"loads": [1]}, None),
+        ("busy", None),
+    ],
+)
+def test_counts_of_requests_are_read_as_they_come(answer: object, counts: tuple[int, int] | None) -> None:
+    assert ask._counts(answer) == counts
