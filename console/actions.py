@@ -57,6 +57,15 @@ ACTIONS: tuple[Action, ...] = (
         needs_link=True,
     ),
     Action(
+        "server.recover",
+        "z",
+        "recover",
+        "Free the port and clear what a dead server left",
+        "hsconsole server recover",
+        changes=True,
+        area="server",
+    ),
+    Action(
         "patch",
         "p",
         "patch",

@@ -20,6 +20,12 @@ from remote.wire.host import Hello
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--as-root"]:
+        from remote import elevated
+
+        _digest(sys.argv[0])
+        elevated.answer()
+        return
     parser = argparse.ArgumentParser(prog="hsconsole agent")
     parser.add_argument("--nonce", required=True, help="said before the first frame; what came before it is noise")
     parser.add_argument("--note", action="append", default=[], help="for Hello.notes")

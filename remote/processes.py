@@ -80,9 +80,9 @@ def read(pid: int) -> Optional[Process]:
     folder = PROC / str(pid)
     try:
         stat = (folder / "stat").read_bytes().decode("utf-8", "replace")
-        argv = (folder / "cmdline").read_bytes()
     except OSError:
         return None
+    argv = _of_any_thread(pid, "cmdline")
     # the name is in parentheses and may hold spaces and parentheses of its own
     name_start, name_end = stat.index("("), stat.rindex(")")
     fields = stat[name_end + 2 :].split()
@@ -98,6 +98,19 @@ def read(pid: int) -> Optional[Process]:
         name=stat[name_start + 1 : name_end],
         argv=_split(argv),
     )
+
+
+def _of_any_thread(pid: int, name: str) -> bytes:
+    """That file of a process; when its main thread is dead, and the file empty, of a thread that lives."""
+    folder = PROC / str(pid)
+    found = _bytes(folder / name)
+    if found:
+        return found
+    try:
+        tasks = os.listdir(folder / "task")
+    except OSError:
+        return b""
+    return next(filter(None, (_bytes(folder / "task" / task / name) for task in tasks if task != str(pid))), b"")
 
 
 def _split(cmdline: bytes) -> tuple[str, ...]:
@@ -208,7 +221,7 @@ def cgroup(pid: int) -> str:
 
 def environ(pid: int) -> dict[str, str]:
     """The environment that `pid` was started with; empty when it may not be read."""
-    pairs = (item.partition("=") for item in _text(PROC / str(pid) / "environ").split("\0"))
+    pairs = (item.partition("=") for item in _of_any_thread(pid, "environ").decode("utf-8", "replace").split("\0"))
     return {name: value for name, equals, value in pairs if equals}
 
 
@@ -225,14 +238,25 @@ def output_file(pid: int) -> Optional[str]:
 
 
 def _text(path: Path) -> str:
+    return _bytes(path).decode("utf-8", "replace")
+
+
+def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes().decode("utf-8", "replace")
+        return path.read_bytes()
     except OSError:
-        return ""
+        return b""
 
 
-def info(process: Process, *, ours: bool = False, why: str = "") -> ProcessInfo:
-    """The process as the console shows it."""
+def info(
+    process: Process,
+    *,
+    ours: bool = False,
+    why: str = "",
+    holds: tuple[str, ...] = (),
+    thread: Optional[int] = None,
+) -> ProcessInfo:
+    """The process as the console shows it. holds, thread: what it listens on, as ports.Holder has it."""
     age = process.age
     return ProcessInfo(
         pid=process.pid,
@@ -245,6 +269,9 @@ def info(process: Process, *, ours: bool = False, why: str = "") -> ProcessInfo:
         rss_bytes=process.rss_bytes,
         ours=ours,
         why=why,
+        holds=holds,
+        thread=thread,
+        cgroup=cgroup(process.pid),
     )
 
 

@@ -13,6 +13,8 @@ from console.operations import calls, follow
 from console.text import harmless, span
 from remote.wire.server import LogLines, Phase, ServerState
 
+PYTHONS, RESTART = "pythons", "restart"
+
 
 @click.group("server")
 def command() -> None:
@@ -58,6 +60,30 @@ def start(profile: str | None, as_json: bool, dry_run: bool, yes: bool, wait: bo
 def stop(profile: str | None, as_json: bool, dry_run: bool, yes: bool) -> None:
     """Stop the server, and prove it: no processes, port free, GPU memory back."""
     sys.exit(act(profile, "server.stop", as_json=as_json, dry_run=dry_run, yes=yes))
+
+
+@command.command()
+@output.json_option
+@click.option("--including", multiple=True, type=int, metavar="PID", help="End this holder too, though it is not ours.")
+@click.option("--including-host", multiple=True, type=int, metavar="PID", help="The same, by the Proxmox host's pid.")
+@click.option(
+    "--last-resort",
+    type=click.Choice([PYTHONS, RESTART]),
+    default="",
+    help="End every Python process of the container, or restart it. Asks for a typed word.",
+)
+@click.option("--word", default="", help="The typed word of a last resort, where nobody is there to type it.")
+@click.option("--dry-run", is_flag=True, help="Show what would be ended and why; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def recover(profile: str | None, /, **options: Any) -> None:
+    """Free the port and clear what a dead server left, through the Proxmox host if need be.
+
+    Ended is only what is ours; anybody else's process is named, and ended only when it is included.
+    """
+    from console.cli.recovery import recover_by_command
+
+    sys.exit(recover_by_command(profile, **options))
 
 
 @command.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -66,7 +67,7 @@ def act(
         if dry_run and plan.diff and not as_json:
             output.print_diff(plan.diff)
         if plan.needed and not dry_run:
-            _confirm(yes=yes, as_json=as_json)
+            confirm(yes=yes, as_json=as_json)
             outcome = _run(agent, profile, plan, document, as_json=as_json)
             well = outcome.ok
         if well and not dry_run and finish is not None:
@@ -89,11 +90,16 @@ def _run(agent: AgentClient, profile: Profile, plan: Plan, document: dict[str, A
     return outcome
 
 
-def _confirm(*, yes: bool, as_json: bool) -> None:
-    if yes:
+def confirm(*, yes: bool, as_json: bool, word: str = "", typed: str = "") -> None:
+    """Returns when the operator agrees. word: what must be typed, or given as `typed`; then `yes` is not enough."""
+    if typed == word if word else yes:
         return
     if as_json or not interactive():
+        agree = f"--word {shlex.quote(word)}" if word else "--yes"
         raise Refused(
-            "this changes the container and nobody is there to confirm it", "Add --yes once you have read --dry-run."
+            "this changes the container and nobody is there to confirm it", f"Add {agree} once you have read --dry-run."
         )
-    click.confirm("Proceed?", default=False, abort=True, err=True)
+    if not word:
+        click.confirm("Proceed?", default=False, abort=True, err=True)
+    elif click.prompt(f"Type {word!r} to proceed", default="", show_default=False, err=True) != word:
+        raise click.Abort

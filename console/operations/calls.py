@@ -75,7 +75,7 @@ def dump(agent: Agent, number: int) -> DumpDetail:
 
 def dump_test(agent: Agent, profile: Profile, on_step: OnStep) -> DumpTest:
     """Send ids 1…10 and check the dump they leave."""
-    _refuse_read_only(profile)
+    refuse_read_only(profile)
     answer = agent.call("dumps.test", timeout=PATIENT, on_event=lambda e: on_step(decode(StepResult, e)))
     return decode(DumpTest, answer)
 
@@ -89,7 +89,7 @@ def dumps_verify(
 ) -> VerifySummary:
     """Verify dumps, all without `numbers`; results come by `on_progress`. The level of meaning asks the server."""
     if level is Level.MEANING:
-        _refuse_read_only(profile)
+        refuse_read_only(profile)
     answer = agent.call(
         "dumps.verify",
         timeout=ACTION,
@@ -102,7 +102,7 @@ def dumps_verify(
 
 def canary(agent: Agent, profile: Profile, on_step: OnStep) -> Canary:
     """A few prompts through the running server, and whether their dumps mean what they should."""
-    _refuse_read_only(profile)
+    refuse_read_only(profile)
     return decode(Canary, agent.call("canary", timeout=ACTION, on_event=lambda e: on_step(decode(StepResult, e))))
 
 
@@ -113,7 +113,7 @@ def plan(agent: Agent, action: str) -> Plan:
 
 def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep) -> Outcome:
     """Run a plan that the operator has seen. Raises ChangedSincePlan when what it rests on has changed."""
-    _refuse_read_only(profile)
+    refuse_read_only(profile)
     answer = agent.call(
         "run",
         timeout=ACTION,
@@ -124,7 +124,7 @@ def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep) -> Out
     return decode(Outcome, answer)
 
 
-def _refuse_read_only(profile: Profile) -> None:
+def refuse_read_only(profile: Profile) -> None:
     """What leaves anything in the container passes here, whatever face asks."""
     if profile.read_only:
         raise Refused(f"profile {profile.name!r} is read-only", "Set read_only = false in its file to allow actions.")

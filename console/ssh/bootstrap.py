@@ -59,7 +59,7 @@ def launch(connection: Connection, python: str, tell: Tell) -> Launched:
     channel = connection.channel()
     try:
         with answered(channel, PATIENCE):
-            channel.exec_command(shlex.join(words))
+            channel.exec_command(connection.words(shlex.join(words)))
     except (paramiko.SSHException, EOFError, OSError) as error:
         channel.close()
         raise LinkError(f"{connection.label} did not start the agent: {error}") from None
@@ -104,7 +104,7 @@ def _settle(connection: Connection, agent: Pack, site: Site, tell: Tell) -> str:
 def _push(connection: Connection, agent: Pack, folder: str) -> str:
     """Put the agent into `folder`; returns why it failed, nothing when it did not."""
     aside, path = f"{folder}/.agent-{secrets.token_hex(8)}.part", f"{folder}/{agent.name}"
-    if _push_by_sftp(connection, agent, aside, path):
+    if connection.has_sftp and _push_by_sftp(connection, agent, aside, path):
         return ""
     # sftp is off, or what the login shell prints breaks it
     ran = connection.run(_sh(RECEIVE, aside, path), agent.data, PATIENCE)

@@ -46,6 +46,7 @@ class Connection:
         self._closers: list[Callable[[], object]] = []
         self._transport: paramiko.Transport | None = None
         self.label = ""
+        self.has_sftp = True
 
     def open(self, login: Login) -> None:
         """Connect to `login`. Raises LinkError or one of its kinds by cause, ConfigError for what can't be used."""
@@ -72,13 +73,17 @@ class Connection:
                 raise LinkError(f"the line to {self.label} broke: {error}") from None
         raise AssertionError  # the last pause is None
 
+    def words(self, command: str) -> str:
+        """`command` as this connection's host has to be told it."""
+        return command
+
     def run(self, command: str, stdin: bytes = b"", timeout: float = COMMAND) -> Ran:
         """Run `command` by the login shell in a channel of its own. Raises LinkError when it does not end in time."""
         channel = self.channel()
         try:
             channel.settimeout(timeout)
             with answered(channel, timeout):
-                channel.exec_command(command)
+                channel.exec_command(self.words(command))
             return _converse(channel, stdin, time.monotonic() + timeout)
         except (paramiko.SSHException, EOFError, OSError) as error:
             what = f"no end within {timeout:.0f} s" if isinstance(error, TimeoutError) else str(error) or "line broke"

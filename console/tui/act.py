@@ -17,11 +17,12 @@ from console.tui.screens.preflight import PreflightScreen
 from console.tui.screens.run import RunScreen
 from console.tui.text import line
 from console.tui.threads import in_thread
-from remote.wire.plan import Plan, StepResult
+from remote.wire.plan import Outcome, Plan, StepResult
 
 if TYPE_CHECKING:
     from console.tui.app import HsConsoleApp
 
+RECOVER = "server.recover"
 LEAVE_WITHIN = 5.0  # seconds for a second q
 
 
@@ -83,7 +84,7 @@ class Actor:
 
     async def _confirm_and_run(self, action: Action) -> None:
         app = self._app
-        plan = await in_thread(calls.plan, app.agent, action.id)
+        plan = await in_thread(self._plan, action.id)
         if not await app.push_screen_wait(ConfirmScreen(plan, address(app.profile))):
             return
         run = Run(action.label, plan.title, app.picture.clock.monotonic(), plan.steps)
@@ -105,7 +106,7 @@ class Actor:
             if plan is None:
                 run.result = await in_thread(calls.dump_test, app.agent, app.profile, on_step)
             else:
-                run.result = await in_thread(calls.run, app.agent, app.profile, plan, on_step)
+                run.result = await in_thread(self._carry_out, plan, on_step)
         except OperatorError as error:
             run.error = error
         run.ended = app.picture.clock.monotonic()
@@ -114,6 +115,22 @@ class Actor:
         if not self._run_in_view(run):
             words = line(run.summary, 300)
             app.notify(words, title=run.title, severity="information" if run.ok else "error", markup=False)
+
+    def _plan(self, action: str) -> Plan:
+        """In a thread."""
+        if action != RECOVER:
+            return calls.plan(self._app.agent, action)
+        from console.operations import recover  # paramiko comes with it
+
+        return recover.plan(self._app.link, self._app.profile)
+
+    def _carry_out(self, plan: Plan, on_step: calls.OnStep) -> Outcome:
+        """In a thread. A recovery goes on without the link, through the Proxmox host."""
+        if plan.action != RECOVER:
+            return calls.run(self._app.agent, self._app.profile, plan, on_step)
+        from console.operations import recover
+
+        return recover.run(self._app.link, self._app.profile, plan, on_step)
 
     def _set_running(self, label: str) -> None:
         self.running = label

@@ -11,7 +11,7 @@ from remote import survey
 from remote.canary import canary, replay
 from remote.dumps import detail, request, watch
 from remote.patch import operations as patch
-from remote.server import launch, log, preflight, state, stop
+from remote.server import launch, log, preflight, recover, state, stop, suspects
 from remote.telemetry import gpus, shm
 from remote.wire.dumps import Level
 from remote.wire.errors import OperatorError, WireError
@@ -82,6 +82,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     ),
     "canary": lambda c: canary.run(_target(c), c.emit),
     "dumps.test": lambda c: request.test(_target(c), c.emit),
+    "recover.facts": lambda c: suspects.facts(_target(c)),
+    "recover.end": lambda c, basis: recover.end(_target(c), basis, c.emit),
     "watch.server": lambda c: state.watch(_target(c), c.emit, c.cancelled),
     "watch.gpus": lambda c: gpus.watch(c.emit, c.cancelled),
     "watch.shm": lambda c: shm.watch(_target(c).dump_dir, c.emit, c.cancelled),

@@ -37,7 +37,7 @@ def plan(target: Target) -> Plan:
         title=f"Stop SGLang on port {target.port}" if found.parent else "End what a dead server left",
         needed=True,
         steps=_steps(found, target),
-        losses=_losses(found, target),
+        losses=losses(found, target),
         notes=_notes(found),
         basis={"processes": [list(member.process.identity) for member in found.members]},
     )
@@ -98,25 +98,25 @@ def _first(found: Found) -> list[Process]:
     return [found.parent] if found.parent else [member.process for member in found.members]
 
 
-def _losses(found: Found, target: Target) -> tuple[str, ...]:
+def losses(found: Found, target: Target) -> tuple[str, ...]:
     parent = found.parent
     if parent is None:
         return ()
-    losses = []
+    lost = []
     path = found.record.log if found.record and found.ours else processes.output_file(parent.pid)
     took = _load_seconds(path, parent)
     if took is not None:
-        losses.append(f"The load: it took {_age(took)}, and the next start takes it again.")
+        lost.append(f"The load: it took {_age(took)}, and the next start takes it again.")
     else:
-        losses.append(f"The load so far: {_age(parent.age)}.")
+        lost.append(f"The load so far: {_age(parent.age)}.")
     requests = (
         ask.Server(parent, target, found.record).loads()
         if took is not None and parent.state not in DEAD_STATES
         else None
     )
     if requests and sum(requests):
-        losses.append(f"{requests[0]} running and {requests[1]} queued requests.")
-    return tuple(losses)
+        lost.append(f"{requests[0]} running and {requests[1]} queued requests.")
+    return tuple(lost)
 
 
 def _load_seconds(path: Optional[str], parent: Process) -> Optional[float]:

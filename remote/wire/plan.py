@@ -40,6 +40,7 @@ class Plan:
     losses: what can't be undone, a sentence each.
     basis: the facts the plan rests on; `run` takes them again and refuses when they differ.
     diff: unified diff of the files that change, where the action edits files.
+    word: what the operator must type to confirm, for what ends more than the action is about; mostly empty.
     """
 
     action: str
@@ -50,6 +51,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     basis: dict[str, Any] = dataclasses.field(default_factory=dict)
     diff: str = ""
+    word: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,6 +26,8 @@ class ProcessInfo:
 
     started: seconds since the epoch on the container's clock. age: seconds. state: the letter of /proc/PID/stat.
     ours: hsconsole started it, or it is a child of one it started; why: on what ground.
+    holds: addresses of the server's port that it listens on. thread: set when only that thread of a dead process does.
+    cgroup: path of its control group.
     """
 
     pid: int
@@ -38,6 +40,9 @@ class ProcessInfo:
     rss_bytes: int = 0
     ours: bool = False
     why: str = ""
+    holds: tuple[str, ...] = ()
+    thread: Optional[int] = None
+    cgroup: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

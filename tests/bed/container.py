@@ -26,6 +26,7 @@ class Ground:
     def __init__(self, bed: Bed) -> None:
         self.bed = bed
         self._hung = False
+        self._frozen: Path | None = None
         self._outside: list[int] = []
         for source, module in MODULES:
             self.sh(f"mkdir -p {OPT}/sglang && cat >{OPT}/{module}.py", (SOURCES / f"{source}.py").read_text())
@@ -68,16 +69,45 @@ class Ground:
         """The container's process 1 as the host sees it."""
         return int(self.bed.host("lxc-info", "-n", "129", "-p", "-H").stdout)
 
-    def hang(self) -> None:
-        """Mount a file system that does not answer."""
-        self.sh(f"setsid -f python3 {OPT}/hungfs.py /mnt/hung >/tmp/hung 2>&1 </dev/null; sleep 0.3; cat /tmp/hung")
+    def hang(self, *, outside: bool = False) -> None:
+        """Mount a file system that does not answer. outside: served by the host, so that it outlives the container."""
+        serve = f"setsid -f python3 {OPT}/hungfs.py /mnt/hung >/tmp/hung 2>&1 </dev/null"
+        if outside:
+            done = self.bed.host("nsenter", "-t", str(self.init_pid), "-m", "sh", "-c", serve)
+            assert done.returncode == 0, done.stderr
+        else:
+            self.sh(serve)
+        self.sh("until grep -q ready /tmp/hung; do sleep 0.05; done")
         self._hung = True
 
     def unhang(self) -> None:
         """Whoever waits for that file system gets an error and goes on, or ends."""
         if self._hung:
             self._hung = False
-            self.sh(f"kill -9 $(pgrep -f '^python3 {OPT}/hungfs.py'); umount -l /mnt/hung; true")
+            self.bed.host("sh", "-c", "kill -9 $(pgrep -f '^python3 /opt/bed/hungfs.py')")
+            self.bed.inside("umount", "-l", "/mnt/hung")
+
+    def freeze(self, pid: int) -> Path:
+        """Put a holder into a frozen control group of the host's; returns its folder."""
+        legacy = Path("/sys/fs/cgroup/freezer")
+        group = (legacy if legacy.exists() else Path("/sys/fs/cgroup")) / f"{self.bed.name}.frozen"
+        state = "echo FROZEN >freezer.state" if legacy.exists() else "echo 1 >cgroup.freeze"
+        script = f"mkdir -p {group} && cd {group} && echo {self.on_host(pid)} >cgroup.procs && {state}"
+        done = self.bed.host("sh", "-c", script)
+        assert done.returncode == 0, done.stderr
+        self._frozen = group
+        time.sleep(0.3)
+        return group
+
+    def thaw(self) -> None:
+        if self._frozen is not None:
+            self.bed.host("sh", "-c", f"cd {self._frozen}; echo THAWED >freezer.state; echo 0 >cgroup.freeze")
+            self._frozen = None
+
+    def on_host(self, pid: int) -> int:
+        """The host's pid of the container's `pid`."""
+        found = self.bed.host("sh", "-c", f"grep -lE '^NSpid:.*[[:space:]]{pid}$' /proc/[0-9]*/status").stdout
+        return int(found.split("/")[2])
 
     def is_held(self, port: int = PORT) -> bool:
         return bool(self.sh(HELD.format(port=port)))
@@ -102,12 +132,12 @@ class Ground:
 
     def clean(self) -> None:
         """Nobody on the port, no holder, sshd up."""
+        self.thaw()
         self.unhang()
         for pid in self._outside:
             self.bed.host("kill", "-9", str(pid))
         self._outside.clear()
-        if not self.bed.host("lxc-info", "-n", "129", "-p", "-H").stdout.strip():
-            self.bed.host("pct", "start", "129")
+        self._run_again()
         self.sh(f"python3 {OPT}/sweep.py")
         self.sh("pgrep -x sshd >/dev/null || systemctl restart ssh")
         self.sh("rm -rf /root/.local/state/hsconsole")
@@ -115,3 +145,13 @@ class Ground:
         while self.is_held():
             assert time.monotonic() < deadline, self.sh("ss -ltnp; ps axo pid,stat,args")
             time.sleep(0.05)
+
+    def _run_again(self) -> None:
+        """A container that was stopped, or is on its way to it, is started."""
+        state = ("lxc-info", "-n", "129", "-s", "-H")
+        if self.bed.host(*state).stdout.strip() == "RUNNING" and self.bed.inside("true").returncode == 0:
+            return
+        self.bed.host("lxc-wait", "-n", "129", "-s", "STOPPED", "-t", "20")
+        done = self.bed.host("pct", "start", "129")
+        assert done.returncode == 0, done.stderr
+        self.sh("until ss -ltnH | grep -q ':22 '; do sleep 0.1; done")

@@ -69,6 +69,7 @@ def _furnish(root: Path) -> None:
     sudoers.write_text(f"{SUDOER} ALL=(ALL) NOPASSWD: ALL\n")
     sudoers.chmod(0o440)
     (root / "etc" / "resolv.conf").unlink(missing_ok=True)
+    (root / "etc" / "hosts").write_text("127.0.0.1 localhost sglang\n::1 localhost\n")
     for timer in (root / "etc" / "systemd" / "system" / "timers.target.wants").glob("*"):
         timer.unlink()
     for key in (root / "etc" / "ssh").glob("ssh_host_*"):

@@ -1,0 +1,67 @@
+"""hsconsole server recover: with the link or without it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from console.cli import output
+from console.cli.session import EXIT_NOT_OK, confirm, open_agent
+from console.config import load
+from console.config.profile import Profile
+from console.errors import HostKeyChanged, HostKeyUnknown, LinkError
+from console.operations import recover
+from console.operations.calls import Agent
+from console.operations.recovery_plan import Wish
+from remote.wire.plan import StepResult
+
+
+def recover_by_command(
+    profile_name: str | None,
+    *,
+    including: tuple[int, ...],
+    including_host: tuple[int, ...],
+    last_resort: str,
+    word: str,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Plan, show, confirm, run; returns the exit status."""
+    profile = load.load(profile_name)
+    document: dict[str, Any] = {"plan": None, "steps": [], "outcome": None}
+
+    def on_step(step: StepResult) -> None:
+        document["steps"].append(step)
+        if not as_json:
+            output.print_step(step)
+
+    with contextlib.ExitStack() as stack:
+        agent = _agent(profile, stack, as_json=as_json)
+        plan = document["plan"] = recover.plan(agent, profile, Wish(including, including_host, last_resort))
+        if not as_json:
+            output.print_plan(plan)
+        well = True
+        if plan.needed and not dry_run:
+            confirm(yes=yes, as_json=as_json, word=plan.word, typed=word)
+            outcome = document["outcome"] = recover.run(agent, profile, plan, on_step)
+            well = outcome.ok
+            if not as_json:
+                output.print_outcome(outcome)
+    if as_json:
+        output.print_json(document)
+    return 0 if well else EXIT_NOT_OK
+
+
+def _agent(profile: Profile, stack: contextlib.ExitStack, *, as_json: bool) -> Agent | None:
+    """None when there is no link but a Proxmox host to go through. A host key that is not right stays a hard stop."""
+    try:
+        return stack.enter_context(open_agent(profile))
+    except (HostKeyChanged, HostKeyUnknown):
+        raise
+    except LinkError as error:
+        if profile.proxmox is None:
+            raise
+        if not as_json:
+            output.say(f"No link ({error.what}): going through the Proxmox host {profile.proxmox.host}", fg="yellow")
+        return None

@@ -1,0 +1,163 @@
+"""What the Proxmox host sees of a container's port: who holds it from outside, and who can't be seen from inside.
+
+By plain `sh` over the host's own ssh; no agent runs there. What was printed decides, never an exit status.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import importlib.resources
+import ipaddress
+import re
+import secrets
+import shlex
+
+from console.text import harmless
+
+TITLE = "sglang::"
+SCRIPTS = importlib.resources.files("console.operations") / "sh"
+
+
+@dataclasses.dataclass(frozen=True)
+class HostProcess:
+    """A process by the host's pid. inner: its pid in the container, None outside of it. age: seconds.
+
+    waits: the kernel function that a thread of it waits in (state D), empty when none does.
+    frozen: file that thaws its control group, empty when that is not frozen. dump_dir: of its environment.
+    """
+
+    pid: int
+    start_ticks: int
+    inner: int | None
+    state: str
+    command: str
+    name: str
+    uid: int
+    age: float
+    cgroup: str
+    holds: tuple[str, ...] = ()
+    waits: str = ""
+    frozen: str = ""
+    dump_dir: str = ""
+
+    @property
+    def titled(self) -> bool:
+        return self.command.startswith(TITLE) or self.name.startswith(TITLE)
+
+
+@dataclasses.dataclass(frozen=True)
+class HostFacts:
+    """listeners: addresses of the port. processes: who holds them, and all `sglang::` of the container.
+
+    init: the container's process 1 by the host's pid, None when it does not run.
+    """
+
+    init: int | None
+    listeners: tuple[str, ...] = ()
+    processes: tuple[HostProcess, ...] = ()
+
+
+class Unreadable(Exception):
+    """The host's answer is not one, or not whole."""
+
+
+def look_command(vmid: int, port: int, mark: str) -> str:
+    return _sh("look.sh", str(vmid), str(port), mark)
+
+
+def signal_command(pid: int, start_ticks: int, name: str, mark: str) -> str:
+    """name: TERM, KILL, or 0 to ask only whether that process is still there."""
+    return _sh("signal.sh", str(pid), str(start_ticks), name, mark)
+
+
+def write_command(path: str, word: str) -> str:
+    return shlex.join(["sh", "-c", 'printf %s "$2" >"$1"', "hsconsole", path, word])
+
+
+def _sh(script: str, *arguments: str) -> str:
+    return shlex.join(["sh", "-c", (SCRIPTS / script).read_text(), "hsconsole", *arguments])
+
+
+def new_mark() -> str:
+    return f"hs-{secrets.token_hex(8)}"
+
+
+def parse(output: str, mark: str) -> HostFacts:
+    """What look.sh printed. Raises Unreadable, with the place, when it is cut or garbled."""
+    _, begun, rest = output.partition(f"{mark} begin\n")
+    body, ended, _ = rest.partition(f"{mark} end")
+    if not begun or not ended:
+        where = "it never began" if not begun else f"it breaks off after {len(body.splitlines())} lines"
+        raise Unreadable(f"the host's answer is not whole: {where}")
+    records = [line.split(" ", 1) for line in body.splitlines() if line]
+    try:
+        return _facts([(record[0], record[1] if len(record) > 1 else "") for record in records])
+    except (ValueError, IndexError, binascii.Error, UnicodeError) as error:
+        raise Unreadable(f"the host's answer is garbled: {error}") from None
+
+
+def _facts(records: list[tuple[str, str]]) -> HostFacts:
+    values = dict(records)
+    if not values["init"]:
+        return HostFacts(None)
+    sockets = {
+        inode: _address(local) for local, _, inode in (rest.split() for kind, rest in records if kind == "listen")
+    }
+    holds: dict[int, set[str]] = {}
+    for link, path in (rest.split() for kind, rest in records if kind == "hold"):
+        holds.setdefault(int(path.split("/")[2]), set()).add(sockets[link[len("socket:[") : -1]])
+    frozen = dict(rest.split() for kind, rest in records if kind == "frozen")
+    ticks, uptime = values["clock"].split()
+    found = [_process(rest, holds, frozen, int(ticks), float(uptime)) for kind, rest in records if kind == "proc"]
+    kept = tuple(one for one in found if one is not None and (one.holds or one.inner is not None))
+    return HostFacts(int(values["init"]), tuple(sockets.values()), kept)
+
+
+def _process(
+    rest: str, holds: dict[int, set[str]], frozen: dict[str, str], ticks: int, uptime: float
+) -> HostProcess | None:
+    """None for one that ended while it was looked at."""
+    pid, where, waits, packed = rest.split()
+    stat, cmdline, status, cgroup, folder = (
+        base64.b64decode(part).decode("utf-8", "replace") for part in packed.split(".")
+    )
+    if not stat or not status:
+        return None
+    name = stat[stat.index("(") + 1 : stat.rindex(")")]
+    fields = stat[stat.rindex(")") + 2 :].split()
+    words = cmdline.rstrip("\0").split("\0")
+    return HostProcess(
+        pid=int(pid),
+        start_ticks=int(fields[19]),
+        inner=int(_field(status, "NSpid").split()[-1]) if where == "inside" else None,
+        state=fields[0],
+        command=harmless(" ".join(words) or f"[{name}]"),
+        name=name,
+        uid=int(_field(status, "Uid").split()[0]),
+        age=max(0.0, uptime - int(fields[19]) / ticks),
+        cgroup=_cgroup(cgroup),
+        holds=tuple(sorted(holds.get(int(pid), ()))),
+        waits="" if waits == "-" else harmless(waits),
+        frozen=base64.b64decode(frozen.get(pid, "")).decode("utf-8", "replace"),
+        dump_dir=folder.rstrip("\n"),
+    )
+
+
+def _field(status: str, name: str) -> str:
+    match = re.search(rf"^{name}:\s*(.*)$", status, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def _cgroup(text: str) -> str:
+    lines = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    return next((path for number, names, path in lines if number == "0" or "memory" in names.split(",")), "")
+
+
+def _address(local: str) -> str:
+    """An address of /proc/net/tcp, its words in the byte order of the machines SGLang runs on."""
+    text, _, port = local.partition(":")
+    words = [bytes.fromhex(text[i : i + 8])[::-1] for i in range(0, len(text), 8)]
+    address = ipaddress.ip_address(b"".join(words))
+    return f"[{address}]:{int(port, 16)}" if address.version == 6 else f"{address}:{int(port, 16)}"

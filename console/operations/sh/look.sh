@@ -1,0 +1,74 @@
+# Who holds a port of a container, as its Proxmox host sees it. Arguments: VMID PORT MARK.
+# Prints records, one a line, between `MARK begin` and `MARK end`; what may hold any byte is in base64.
+#   user UID · clock TICKS_PER_SECOND UPTIME · init PID        of the container's process 1, empty when it does not run
+#   listen ADDRESS UID INODE · hold socket:[INODE] PATH        of the port, in the container's network
+#   frozen PID FILE                                            the file that thaws its control group
+#   proc PID inside|outside WAITS STAT.CMDLINE.STATUS.CGROUP.DUMP_DIR
+LC_ALL=C
+export LC_ALL
+vmid=$1 port=$2 mark=$3
+b() { head -c 8192 | base64 | tr -d '\n'; }
+has_words() { [ -n "$(head -c 1 "$1" 2>/dev/null | tr '\0' ' ')" ]; }
+
+look() {
+  inside=$(readlink "/proc/$init/ns/pid")
+  row="^ *[0-9]+: [0-9A-F]+$(printf ':%04X' "$port") [^ ]+ 0A "
+  rows=$(cat "/proc/$init/net/tcp" "/proc/$init/net/tcp6" 2>/dev/null | grep -E "$row" | tr -s ' ' | sed 's/^ //')
+  echo "$rows" | while read -r _ local _ _ _ _ _ uid _ inode _; do
+    [ -n "$local" ] && echo "listen $local $uid $inode"
+  done
+  held=$(holders)
+  [ -n "$held" ] && echo "$held"
+  titled=$(grep -lsaE '^sglang::' /proc/[0-9]*/cmdline /proc/[0-9]*/comm)
+  for folder in $(printf '%s\n%s\n' "$held" "$titled" | grep -oE '/proc/[0-9]+' | sort -u); do
+    describe "$folder"
+  done
+}
+
+# Paths of the descriptors that are one of these sockets. Of a dead main thread the descriptors are gone, its threads
+# still have them.
+holders() {
+  match=""
+  for inode in $(echo "$rows" | cut -d' ' -f10); do
+    match="$match -o -lname socket:\\[$inode\\]"
+  done
+  [ -n "$match" ] || return
+  folders=$(
+    for folder in /proc/[0-9]*; do echo "$folder/fd"; done
+    grep -lsE '^State:[[:space:]]+Z' /proc/[0-9]*/status | while read -r status; do
+      for task in "${status%/status}"/task/*; do echo "$task/fd"; done
+    done
+  )
+  set -f
+  # shellcheck disable=SC2086
+  find $folders -maxdepth 1 \( ${match# -o } \) -printf 'hold %l %p\n' 2>/dev/null
+  set +f
+}
+
+describe() {
+  where=outside
+  [ "$(readlink "$1/ns/pid")" = "$inside" ] && where=inside
+  words=$1 waits=""
+  for task in "$1"/task/*; do
+    has_words "$words/cmdline" || words=$task
+    stat=$(cat "$task/stat" 2>/dev/null)
+    stat=${stat##*) }
+    [ "${stat%% *}" = D ] && waits=$(cat "$task/wchan" 2>/dev/null) && waits=${waits:-kernel}
+  done
+  freezer=$(sed -n 's/^[0-9]*:freezer://p' "$1/cgroup" 2>/dev/null)
+  unified=$(sed -n 's/^0:://p' "$1/cgroup" 2>/dev/null)
+  for state in "/sys/fs/cgroup/freezer$freezer/freezer.state=FROZEN" "/sys/fs/cgroup$unified/cgroup.freeze=1"; do
+    [ "$(cat "${state%=*}" 2>/dev/null)" = "${state#*=}" ] && echo "frozen ${1#/proc/} $(printf %s "${state%=*}" | b)"
+  done
+  folder=$(tr '\0' '\n' <"$words/environ" 2>/dev/null | sed -n 's/^SGLANG_HS_DUMP_DIR=//p' | b)
+  packed="$(b <"$1/stat").$(b <"$words/cmdline").$(b <"$1/status").$(b <"$1/cgroup").$folder"
+  echo "proc ${1#/proc/} $where ${waits:--} $packed"
+}
+
+echo "$mark begin"
+echo "user $(id -u)"
+echo "clock $(getconf CLK_TCK) $(cut -d' ' -f1 /proc/uptime)"
+init=$(lxc-info -n "$vmid" -p -H 2>/dev/null)
+echo "init $init"
+[ -n "$init" ] && look 2>/dev/null
+echo "$mark end"

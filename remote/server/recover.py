@@ -1,0 +1,159 @@
+"""End what stands between the port and a good start: exactly the processes that were confirmed, TERM and then KILL.
+
+Whom to end is the console's plan, made from `suspects.facts`; here each is told by pid and start time, and looked at
+again right before each signal.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable
+from typing import Any, Callable
+
+from remote import elevated, ports, processes
+from remote.processes import Identity, Process
+from remote.server import find, proof, record, suspects
+from remote.server.suspects import Suspect
+from remote.wire.errors import ChangedSincePlan, ServerError
+from remote.wire.plan import Check, Outcome, StepResult, Verdict
+from remote.wire.target import Target
+
+ACTION = "server.recover"
+TERM_WAIT = 3.0  # seconds: what is to be recovered from has had its chance to end well
+KILL_WAIT = 5.0
+DEAF = ("T", "t", "Z", "D")  # states that can't act on TERM
+OnStep = Callable[[StepResult], None]
+
+
+def end(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
+    """Signal the processes of `basis`, {"processes": [[pid, start_ticks], …]}, and say what a second look sees.
+
+    Raises ChangedSincePlan when there is one in the way of which the plan did not know ("known", likewise).
+    """
+    shown = _identities(basis.get("processes", []))
+    known = shown | _identities(basis.get("known", []))
+    with record.lock(target.port, "is recovering"):
+        found = find.find(target.port)
+        _agree(known, suspects.look(target)[0])
+        if found.record is not None and found.ours:
+            record.mark_stopped(found.record)  # before the signal: a watcher must not take it for a crash
+        if shown:
+            _climb(shown, step)
+        checks = (_left(shown), _port(target), _orphans(target), proof.gpus_back(found))
+        for check in checks:
+            step(StepResult(f"Look again: {check.name}", check.verdict is not Verdict.BAD, check.found))
+    ok = all(check.verdict is not Verdict.BAD for check in checks)
+    summary = f"Port {target.port} is free." if ok else "Not recovered: see what is left, and what ends it."
+    return Outcome(ACTION, ok, summary, checks)
+
+
+def _identities(pairs: Iterable[Any]) -> set[Identity]:
+    return {Identity(int(pid), int(ticks)) for pid, ticks in pairs}
+
+
+def _agree(known: set[Identity], now: tuple[Suspect, ...]) -> None:
+    """Children that known ones have started since are no news."""
+    table = processes.table()
+    allowed = {identity.pid for identity in known}
+    for identity in known:
+        allowed.update(child.pid for child in processes.descendants(identity.pid, table))
+    new = [one.process for one in now if one.process.identity not in known and one.process.pid not in allowed]
+    if new:
+        what = ", ".join(f"pid {process.pid} ({process.command[:100]})" for process in new)
+        raise ChangedSincePlan(f"processes that the plan did not show: {what}", "Plan the recovery again.")
+
+
+def _climb(shown: set[Identity], step: OnStep) -> None:
+    left = processes.survivors(shown)
+    began = time.monotonic()
+    sent, problem = _signal(left, signal.SIGTERM)
+    step(StepResult("Ask them to end", not problem, problem or f"kill -TERM {sent}", time.monotonic() - began))
+    if any(process.state not in DEAF for process in left):
+        _wait(shown, TERM_WAIT, step)
+    left = processes.survivors(shown)
+    if left:
+        began = time.monotonic()
+        sent, problem = _signal(left, signal.SIGKILL)
+        step(StepResult("Kill what is left", not problem, problem or f"kill -KILL {sent}", time.monotonic() - began))
+        _wait(shown, KILL_WAIT, step)
+
+
+def _signal(targets: list[Process], number: signal.Signals) -> tuple[str, str]:
+    """The pids that were signalled, and why others could not be."""
+    sent, problems = [], []
+    for process in targets:
+        reached, problem = _send(process.identity, number)
+        if reached:
+            sent.append(str(process.pid))
+        if problem:
+            problems.append(problem)
+    return " ".join(sent) or "(nobody: they had ended)", "; ".join(problems)
+
+
+def _send(identity: Identity, number: signal.Signals) -> tuple[bool, str]:
+    """Was it signalled, if need be as root by sudo; and why not."""
+    try:
+        return processes.send(identity, number), ""
+    except ServerError as error:
+        denied = error
+    why = elevated.problem()
+    if why:
+        return False, f"{denied.what}, nor as root ({why}). {denied.remedy}"
+    try:
+        return elevated.send(identity, number), ""
+    except ServerError as error:
+        return False, f"{error.what}. {error.remedy}"
+
+
+def _wait(shown: set[Identity], seconds: float, step: OnStep) -> None:
+    began = time.monotonic()
+    left: list[Process] = []
+    for left in processes.wait_gone(shown, seconds, 0.05):
+        if left and all(process.state == "D" for process in left):
+            break
+    detail = f"{len(left)} left: {proof.names(left)}" if left else "all ended"
+    step(StepResult("Wait for them", not left, detail, time.monotonic() - began))
+
+
+def _left(shown: set[Identity]) -> Check:
+    left = processes.survivors(shown)
+    if not left:
+        return Check("processes", Verdict.OK, "all of them have ended" if shown else "none was to be ended")
+    return Check("processes", Verdict.BAD, f"left: {proof.names(left)}", _why_not(left) or "Recover again.")
+
+
+def _why_not(left: list[Process]) -> str:
+    """Why processes that were killed live on, and what ends that; empty when nothing is known."""
+    waits = ((process.pid, suspects.blocked_in(process.pid)) for process in left)
+    blocked = ", ".join(f"pid {pid} ({where})" for pid, where in waits if where)
+    if not blocked:
+        return ""
+    return (
+        f"Waiting in the kernel: {blocked}. SIGKILL is pending and takes effect when that wait ends, when the device "
+        "or file system answers, or the control group is thawed. Until then nothing ends it: `pct stop` would hang "
+        "as well, and only a reboot of the Proxmox host clears it."
+    )
+
+
+def _port(target: Target) -> Check:
+    error = ports.bind_error(target.host, target.port)
+    if error is None:
+        return Check("port", Verdict.OK, f"{target.host}:{target.port} can be bound")
+    holders, unseen = suspects.look(target)
+    who = [f"pid {one.process.pid} ({one.process.command[:100]}; {one.why})" for one in holders if one.holds]
+    who += [f"somebody who can't be seen from here, on {address}" for address in unseen]
+    remedy = _why_not([one.process for one in holders if one.holds]) or "Look at the port again."
+    if unseen:
+        remedy = "The Proxmox host sees more: give the profile its [proxmox] table, or log in as root."
+    elif any(not one.ours for one in holders if one.holds):
+        pids = " ".join(f"--including {one.process.pid}" for one in holders if one.holds and not one.ours)
+        remedy = f"Who is not ours is ended only by name: hsconsole server recover {pids}"
+    return Check("port", Verdict.BAD, f"{error.strerror}: held by {', '.join(who) or 'nobody'}", remedy)
+
+
+def _orphans(target: Target) -> Check:
+    left = [one.process for one in suspects.look(target)[0] if one.ours]
+    if not left:
+        return Check("orphans", Verdict.OK, "no process of a dead server is left")
+    return Check("orphans", Verdict.BAD, f"left: {proof.names(left)}", _why_not(left) or "Recover again.")
