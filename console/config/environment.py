@@ -14,10 +14,12 @@ from console.errors import ConfigError
 
 PREFIX = "HSCONSOLE_"
 FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-EXAMPLES = {
+WORDS = tuple[str, ...]
+EXAMPLES: dict[Any, str] = {
     int: "a whole number",
     bool: "true or false",
-    tuple: '3,31,59 or ["--flag", "value"]',
+    tuple: "3,31,59",
+    WORDS: 'words with their quotes closed, or ["--flag", "value"]',
     dict: '{ NAME = "value" }',
 }
 
@@ -79,8 +81,9 @@ def _read(variable: str, text: str, kind: Any) -> Any:
             return FLAGS[text.strip().lower()]
         return shape(text)
     except (ValueError, KeyError):  # TOMLDecodeError is a ValueError
-        found = "something else" if shape is dict else repr(text)
-        raise ConfigError(f"the environment's {variable}: found {found}; allowed: {EXAMPLES[shape]}") from None
+        told = "something else" if shape is dict or wanted == WORDS else repr(text)  # both may hold secrets
+        allowed = EXAMPLES[wanted if wanted in EXAMPLES else shape]
+        raise ConfigError(f"the environment's {variable}: found {told}; allowed: {allowed}") from None
 
 
 def _list(text: str, item: Any) -> list[Any]:

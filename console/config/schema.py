@@ -58,7 +58,14 @@ def explain(complaint: str, data: dict[str, Any]) -> Problem:
     if missing:
         key = f"{place}.{missing[1]}".lstrip(".")
         return Problem(key, "nothing", "it must be given")
+    if place == "server.env[...]":
+        place = f"server.env.{_not_text(data)}"
     return Problem(place, _found(place, data), _allowed(complaint))
+
+
+def _not_text(data: dict[str, Any]) -> str:
+    """The variable of server.env whose value is none: msgspec does not say which."""
+    return next((name for name, value in data["server"]["env"].items() if not isinstance(value, str)), "?")
 
 
 def _unknown(prefix: str, data: dict[str, Any], allowed: dict[str, Any]) -> Iterator[Problem]:

@@ -127,7 +127,7 @@ def test_all_problems_are_told_at_once(save: Save) -> None:
 def test_secrets_of_the_environment_are_not_shown(save: Save) -> None:
     save(GOOD + "[server.env]\nHF_TOKEN = 12345678\n")
     message = refused("kimi")
-    assert "server.env" in message
+    assert "server.env.HF_TOKEN" in message
     assert "12345678" not in message
 
 
@@ -197,3 +197,11 @@ def test_a_wrong_variable_is_named(
     message = refused("kimi")
     assert variable in message
     assert told in message
+
+
+def test_secrets_in_flags_of_the_environment_are_not_shown(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(GOOD)
+    monkeypatch.setenv("HSCONSOLE_SERVER_FLAGS", "--api-key 'hunter2")
+    with pytest.raises(ConfigError, match=r"HSCONSOLE_SERVER_FLAGS.*quotes") as caught:
+        load.load()
+    assert "hunter" not in str(caught.value)
