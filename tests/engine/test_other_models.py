@@ -69,10 +69,10 @@ def test_every_tensor_is_that_of_transformers(server: Server) -> None:
     compared = json.loads(done.stdout)
     assert {found["rid"]: found["ids"] for found in compared.values()} == sent
     assert {name for found in compared.values() for name in found["errors"]} == {"aux_0", "aux_1", "aux_2", "final"}
-    worst = max(error for found in compared.values() for error in found["errors"].values())
-    assert worst <= LIMIT
+    errors = [error for found in compared.values() for error in found["errors"].values()]
+    assert all(error <= LIMIT for error in errors), errors  # each: NaN hides from max()
     assert not list(server.folder.glob("req_*/error"))
     server.act("server.stop")
     server.act("patch.revert")
     assert calls.patch_status(server.agent).file_sha256 == original
-    print(f"{model.name}: largest relative error {worst:.1e}")
+    print(f"{model.name}: largest relative error {max(errors):.1e}")
