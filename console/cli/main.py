@@ -12,6 +12,7 @@ import console
 from console.errors import OperatorError
 
 COMMANDS = {
+    "audit": ("console.cli.audit", "Show what was done, by whom and when, and verify that record"),
     "canary": ("console.cli.canary", "Prove on the running server that its dumps mean what they should"),
     "demo": ("console.cli.demo", "See the whole job on this machine: real SGLang on the CPU, over real SSH"),
     "doctor": ("console.cli.doctor", "Check everything between this laptop and a good dump"),

@@ -59,3 +59,5 @@ def _print_summary(found: VerifySummary) -> None:
     norms = f"; norms: {found.norms}" if found.norms else ""
     text = f"{stopped}{counts}; {found.level.value}, {rate}{norms}"
     output.say(text, fg="green" if found.ok else "red", bold=True)
+    if found.note:
+        output.say(f"! {found.note}", fg="yellow")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from console import audit
 from console.config.profile import Profile
 from console.errors import Refused
+from remote.wire.audit import ChainReport, Entries, Ticket
 from remote.wire.codec import decode
 from remote.wire.dumps import (
     Canary,
@@ -76,8 +79,11 @@ def dump(agent: Agent, number: int) -> DumpDetail:
 def dump_test(agent: Agent, profile: Profile, on_step: OnStep) -> DumpTest:
     """Send ids 1…10 and check the dump they leave."""
     refuse_read_only(profile)
-    answer = agent.call("dumps.test", timeout=PATIENT, on_event=lambda e: on_step(decode(StepResult, e)))
-    return decode(DumpTest, answer)
+
+    def work(on_step: OnStep, ticket: Ticket) -> DumpTest:
+        return decode(DumpTest, agent.call("dumps.test", timeout=PATIENT, on_event=_steps(on_step), ticket=ticket))
+
+    return audit.record(profile, "dumps.test", work, on_step)
 
 
 def dumps_verify(
@@ -88,22 +94,36 @@ def dumps_verify(
     on_progress: Callable[[VerifyProgress], None],
 ) -> VerifySummary:
     """Verify dumps, all without `numbers`; results come by `on_progress`. The level of meaning asks the server."""
-    if level is Level.MEANING:
-        refuse_read_only(profile)
-    answer = agent.call(
-        "dumps.verify",
-        timeout=ACTION,
-        on_event=lambda e: on_progress(decode(VerifyProgress, e)),
-        numbers=None if numbers is None else list(numbers),
-        level=level.value,
+
+    def ask(**more: Any) -> VerifySummary:
+        answer = agent.call(
+            "dumps.verify",
+            timeout=ACTION,
+            on_event=lambda e: on_progress(decode(VerifyProgress, e)),
+            numbers=None if numbers is None else list(numbers),
+            level=level.value,
+            **more,
+        )
+        return decode(VerifySummary, answer)
+
+    if level is not Level.MEANING:
+        return ask()
+    refuse_read_only(profile)
+    notes: list[str] = []
+    found = audit.record(
+        profile, "dumps.verify", lambda _, ticket: ask(ticket=ticket), lambda step: notes.append(step.detail)
     )
-    return decode(VerifySummary, answer)
+    return dataclasses.replace(found, note="; ".join(filter(None, (found.note, *notes))))
 
 
 def canary(agent: Agent, profile: Profile, on_step: OnStep) -> Canary:
     """A few prompts through the running server, and whether their dumps mean what they should."""
     refuse_read_only(profile)
-    return decode(Canary, agent.call("canary", timeout=ACTION, on_event=lambda e: on_step(decode(StepResult, e))))
+
+    def work(on_step: OnStep, ticket: Ticket) -> Canary:
+        return decode(Canary, agent.call("canary", timeout=ACTION, on_event=_steps(on_step), ticket=ticket))
+
+    return audit.record(profile, "canary", work, on_step)
 
 
 def plan(agent: Agent, action: str) -> Plan:
@@ -114,17 +134,36 @@ def plan(agent: Agent, action: str) -> Plan:
 def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep) -> Outcome:
     """Run a plan that the operator has seen. Raises ChangedSincePlan when what it rests on has changed."""
     refuse_read_only(profile)
-    answer = agent.call(
-        "run",
-        timeout=ACTION,
-        on_event=lambda e: on_step(decode(StepResult, e)),
-        action=confirmed.action,
-        basis=confirmed.basis,
-    )
-    return decode(Outcome, answer)
+
+    def work(on_step: OnStep, ticket: Ticket) -> Outcome:
+        answer = agent.call(
+            "run",
+            timeout=ACTION,
+            on_event=_steps(on_step),
+            action=confirmed.action,
+            basis=confirmed.basis,
+            ticket=ticket,
+        )
+        return decode(Outcome, answer)
+
+    return audit.record(profile, confirmed.action, work, on_step, confirmed)
+
+
+def audit_entries(agent: Agent, last: int) -> Entries:
+    """The end of the container's audit log."""
+    return decode(Entries, agent.call("audit.show", timeout=PATIENT, last=last))
+
+
+def audit_chain(agent: Agent) -> ChainReport:
+    """Is the container's audit log what was written?"""
+    return decode(ChainReport, agent.call("audit.verify", timeout=PATIENT))
 
 
 def refuse_read_only(profile: Profile) -> None:
     """What leaves anything in the container passes here, whatever face asks."""
     if profile.read_only:
         raise Refused(f"profile {profile.name!r} is read-only", "Set read_only = false in its file to allow actions.")
+
+
+def _steps(on_step: OnStep) -> Callable[[Any], None]:
+    return lambda event: on_step(decode(StepResult, event))

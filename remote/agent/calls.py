@@ -7,13 +7,13 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
-from remote import survey
+from remote import audit, survey
 from remote.canary import canary, replay
 from remote.dumps import detail, request, watch
 from remote.patch import operations as patch
 from remote.server import launch, log, preflight, recover, state, stop, suspects
 from remote.telemetry import gpus, shm
-from remote.wire.dumps import Level
+from remote.wire.dumps import Level, VerifySummary
 from remote.wire.errors import OperatorError, WireError
 from remote.wire.plan import Outcome, Plan, StepResult
 from remote.wire.target import Target
@@ -60,8 +60,36 @@ def _action(name: str) -> Action:
         raise OperatorError(f"no action is called {name!r}", f"Actions: {', '.join(ACTIONS)}") from None
 
 
-def _run(context: Context, action: str, basis: dict[str, Any]) -> Outcome:
-    return _action(action).run(_target(context), basis, context.emit)
+# Handlers of what leaves a trace take the console's ticket, by which both audit logs tell of the same action.
+Ticket = Optional[dict[str, Any]]
+
+
+def _run(context: Context, action: str, basis: dict[str, Any], ticket: Ticket = None) -> Outcome:
+    run, target = _action(action).run, _target(context)
+    return audit.record(target, action, ticket, context.emit, lambda emit: run(target, basis, emit), basis)
+
+
+def _recorded(name: str, work: Callable[[Target, Callable[[Any], None]], Any]) -> Callable[..., Any]:
+    def handler(context: Context, ticket: Ticket = None) -> Any:
+        target = _target(context)
+        return audit.record(target, name, ticket, context.emit, lambda emit: work(target, emit))
+
+    return handler
+
+
+def _verify(
+    context: Context, numbers: Optional[list[int]] = None, level: str = "content", ticket: Ticket = None
+) -> VerifySummary:
+    target = _target(context)
+
+    def verify(_: Any = None) -> VerifySummary:
+        return replay.run(target, numbers, Level(level), context.emit, context.cancelled)
+
+    if Level(level) is not Level.MEANING:
+        return verify()
+    notes: list[str] = []  # its events are no steps
+    found = audit.record(target, "dumps.verify", ticket, lambda step: notes.append(step.detail), verify)
+    return dataclasses.replace(found, note="; ".join(notes))
 
 
 CALLS: dict[str, Callable[..., Any]] = {
@@ -77,13 +105,15 @@ CALLS: dict[str, Callable[..., Any]] = {
     "shm": lambda c: shm.read(_target(c).dump_dir),
     "dumps.list": lambda c, last=50: watch.newest(_target(c).dump_dir, last),
     "dumps.show": lambda c, number: detail.show(_target(c).dump_dir, number),
-    "dumps.verify": lambda c, numbers=None, level="content": replay.run(
-        _target(c), numbers, Level(level), c.emit, c.cancelled
-    ),
-    "canary": lambda c: canary.run(_target(c), c.emit),
-    "dumps.test": lambda c: request.test(_target(c), c.emit),
+    "dumps.verify": _verify,
+    "canary": _recorded("canary", canary.run),
+    "dumps.test": _recorded("dumps.test", request.test),
+    "audit.show": lambda _, last=40: audit.show(last),
+    "audit.verify": lambda _: audit.verify(),
     "recover.facts": lambda c: suspects.facts(_target(c)),
-    "recover.end": lambda c, basis: recover.end(_target(c), basis, c.emit),
+    "recover.end": lambda c, basis, ticket=None: audit.record(
+        _target(c), "server.recover", ticket, c.emit, lambda emit: recover.end(_target(c), basis, emit), basis
+    ),
     "watch.server": lambda c: state.watch(_target(c), c.emit, c.cancelled),
     "watch.gpus": lambda c: gpus.watch(c.emit, c.cancelled),
     "watch.shm": lambda c: shm.watch(_target(c).dump_dir, c.emit, c.cancelled),

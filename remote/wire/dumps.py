@@ -145,6 +145,7 @@ class VerifySummary:
     """ok: no dump was found bad, odd or unverified. counts: dumps by verdict (values of Verified).
 
     norms: what the lengths of rows were compared with; empty at the level of structure. stopped: cancelled halfway.
+    note: what went wrong beside the dumps, such as an audit log that can't be written.
     """
 
     level: Level
@@ -154,6 +155,7 @@ class VerifySummary:
     seconds: float
     norms: str = ""
     stopped: bool = False
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
