@@ -189,7 +189,8 @@ def _judge(
         return Phase.READY, "answers 200", None
     if health.status is not None:
         return Phase.UNHEALTHY, f"answers {health.status}", None
-    unwell = UNWELL.get(parent.state)
+    now = processes.read(parent.pid) or parent  # the wait for an answer took seconds
+    unwell = UNWELL.get(now.state)
     why = f"; pid {parent.pid} {unwell}" if unwell else ""
     return Phase.UNHEALTHY, f"listens, but: {health.problem}{why}", None
 
