@@ -11,7 +11,6 @@ from console.cli.session import EXIT_NOT_OK, session
 from console.operations import calls
 from console.text import span
 from remote.wire.dumps import Canary
-from remote.wire.plan import StepResult
 
 WORDS = {
     "ok": "the dumps of this server mean what they should",
@@ -27,13 +26,7 @@ COLOURS = {"ok": "green", "warn": "yellow", "unknown": "cyan"}
 @click.pass_obj
 def command(profile: str | None, as_json: bool) -> None:
     """Send a few prompts to the running server and prove that their dumps mean what they should. Exits 1 unless so."""
-    steps: list[StepResult] = []
-
-    def on_step(step: StepResult) -> None:
-        steps.append(step)
-        if not as_json:
-            output.print_step(step)
-
+    steps, on_step = output.steps_told(as_json=as_json)
     with session(profile) as (agent, used):
         found = calls.canary(agent, used, on_step)
     if as_json:

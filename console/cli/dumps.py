@@ -13,7 +13,7 @@ from console.errors import DumpError
 from console.operations import calls
 from console.text import harmless, size, span
 from remote.wire.dumps import DumpDetail, DumpRow, DumpsChange, DumpState, DumpTest
-from remote.wire.plan import StepResult, Verdict
+from remote.wire.plan import Verdict
 
 GOOD = (DumpState.COMPLETE, DumpState.WRITING)
 
@@ -65,13 +65,7 @@ def show(profile: str | None, as_json: bool, number: int) -> None:
 @click.pass_obj
 def test(profile: str | None, as_json: bool) -> None:
     """Send ids 1…10, wait for the dump, and check it. Exits 1 unless every check is well."""
-    steps: list[StepResult] = []
-
-    def on_step(step: StepResult) -> None:
-        steps.append(step)
-        if not as_json:
-            output.print_step(step)
-
+    steps, on_step = output.steps_told(as_json=as_json)
     with session(profile) as (agent, used):
         result = calls.dump_test(agent, used, on_step)
     if as_json:

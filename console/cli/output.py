@@ -95,6 +95,18 @@ def print_step(step: StepResult) -> None:
     click.echo(f"{click.style(mark, fg=colour)} {harmless(step.title)} ({span(step.seconds)}){tail}")
 
 
+def steps_told(*, as_json: bool) -> tuple[list[StepResult], Callable[[StepResult], None]]:
+    """The steps of what goes on, as they end, and who to tell of each: printed at once, unless they go into JSON."""
+    steps: list[StepResult] = []
+
+    def on_step(step: StepResult) -> None:
+        steps.append(step)
+        if not as_json:
+            print_step(step)
+
+    return steps, on_step
+
+
 def print_outcome(outcome: Outcome) -> None:
     print_checks(outcome.checks)
     say(outcome.summary, fg="green" if outcome.ok else "red", bold=True)
