@@ -151,3 +151,25 @@ async def test_leaving_waits_for_no_answer() -> None:
         await pilot.press("q")
     assert time.monotonic() - began < 3
     never.set()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        (LinkPhase.LIVE, "● live, 12 ms"),
+        (LinkPhase.CONNECTING, "◌ logging in"),
+        (LinkPhase.STALE, "◌ no answer for"),
+        (LinkPhase.LOST, "○ lost, trying again"),
+        (LinkPhase.REFUSED, "✗ refused"),
+    ],
+)
+async def test_the_state_of_the_link_is_read_at_every_width(phase: LinkPhase, said: str, width: int) -> None:
+    """What a demo stands in for gives way to it."""
+    stage = Stage(scenes.ready, scenes.DEMO)
+    async with on_stage(stage, size=(width, 24)) as pilot:
+        link_of(stage).be(phase, {LinkPhase.CONNECTING: "logging in", LinkPhase.REFUSED: "refused"}.get(phase, ""))
+        await settled(pilot)
+        first = words(pilot).splitlines()[0]
+        assert said in first
+        assert "demo" in first.removeprefix(" demo")

@@ -38,7 +38,7 @@ PATCHES: dict[PatchState, str] = {
 class Header(Painted):
     def paint(self, width: int) -> Content:
         inner = width - 2
-        first = spread(self._place(), self._labels(), inner)
+        first = self._first(inner)
         second = spread(
             patch_words(self.picture, short=width < 100), server_words(self.picture, short=width < 70), inner
         )
@@ -53,11 +53,17 @@ class Header(Painted):
             place += Content.styled(f" on {line(profile.proxmox.host)}", ink.MUTED)
         return place + GAP + link_words(self.picture)
 
-    def _labels(self) -> Content:
+    def _first(self, width: int) -> Content:
+        """Where there is no room for both, what is stood in for gives way: the state of the link must be read."""
+        place, labels = self._place(), self._labels()
+        fits = place.cell_length + 2 + labels.cell_length <= width
+        return spread(place, labels if fits else self._labels(short=True), width)
+
+    def _labels(self, *, short: bool = False) -> Content:
         profile = self.picture.profile
         labels: list[Content] = []
         if profile.stood_in:
-            labels.append(plain(f"demo: {', '.join(profile.stood_in)}", ink.WARN))
+            labels.append(plain("demo" if short else f"demo: {', '.join(profile.stood_in)}", ink.WARN))
         if profile.read_only:
             labels.append(Content.styled("read-only", f"bold {ink.WARN}"))
         return Content("  ").join(labels)
