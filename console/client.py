@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # paramiko takes longer to import than most commands to run
 
 START = 30.0  # seconds for the agent's first words
 PING_EVERY = 2.0
+# remedies for a lost link: of what was asked nobody knows how far it came, as the agent ends with its channel
+NOT_ASKED = "Nothing was asked of the container: ask again when the link is live."
+CUT_OFF = "The server needs no link. What was asked may have been cut off midway: look how things are, then ask again."
 
 AskHostKey = Callable[[str, str, str], bool]
 """(host, key type, SHA256 fingerprint) → the operator trusts it. Asked once, from the connecting thread."""
@@ -150,7 +153,7 @@ class AgentClient:
         number = next(self._numbers) if number is None else number
         with self._lock:
             if self.lost:
-                raise LinkLost(self.lost.what, self.lost.remedy)
+                raise LinkLost(self.lost.what, NOT_ASKED)
             self._receivers[number] = receive
         self._channel.send(frames.ask(number, name, args))
         return number
@@ -187,7 +190,7 @@ class AgentClient:
         with self._lock:
             if self.lost:
                 return
-            self.lost = LinkLost(why, "What runs in the container goes on.")
+            self.lost = LinkLost(why, CUT_OFF)
             receivers, self._receivers = list(self._receivers.values()), {}
         self._over.set()
         self._greeted.set()

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from console import client as clients
-from console.client import AgentClient, AskHostKey, OnEvent
+from console.client import NOT_ASKED, AgentClient, AskHostKey, OnEvent
 from console.config.profile import Profile
 from console.errors import (
     AuthenticationFailed,
@@ -130,7 +130,7 @@ class Link:
         """As AgentClient.call. Raises LinkLost at once when there is no link, and when it goes meanwhile."""
         client = self._client
         if client is None:
-            raise LinkLost(f"{self._state.phase.value}: {self._state.detail}", "Wait until the link is live.")
+            raise LinkLost(f"{self._state.phase.value}: {self._state.detail}", NOT_ASKED)
         return client.call(name, timeout=timeout, on_event=on_event, **args)
 
     def stream(self, name: str, on_event: OnEvent, **args: Any) -> Subscription:

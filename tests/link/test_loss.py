@@ -45,8 +45,9 @@ def test_killed_session(client: AgentClient, sshd: Sshd) -> None:
     pid = client.hello.pid
     sshd.kill_sessions()
     lost_within(client, 2)
-    with pytest.raises(LinkLost):
+    with pytest.raises(LinkLost) as caught:
         client.call("ping")
+    assert "Nothing was asked" in caught.value.remedy
     assert gone(pid, 3)
 
 
@@ -88,7 +89,7 @@ def test_every_waiting_call_and_stream_is_told(client: AgentClient, sshd: Sshd) 
     for thread in threads:
         thread.join(3)
     assert len(told) == 6
-    assert all(isinstance(error, LinkLost) for error in told)
+    assert all(isinstance(error, LinkLost) and "cut off midway" in error.remedy for error in told)
 
 
 def test_close_ends_the_agent_at_once(profile: Profile) -> None:
