@@ -27,9 +27,10 @@ class Run:
 
     @property
     def waiting(self) -> tuple[Step, ...]:
-        """Planned steps that have not ended; while the action runs, the first of them is under way."""
+        """Planned steps still to come; the first of them is under way. What stands before one that ended is past."""
         done = {step.title for step in self.steps}
-        return tuple(step for step in self.planned if step.title not in done) if self.ended is None else ()
+        past = max((i for i, step in enumerate(self.planned, 1) if step.title in done), default=0)
+        return self.planned[past:] if self.ended is None else ()
 
     @property
     def ok(self) -> bool:

@@ -14,8 +14,10 @@ from console.tui.dump_list import MOST_ROWS, DumpList
 from console.tui.feed import Feed
 from console.tui.log_buffer import MOST_LINES, SLACK, LogBuffer
 from console.tui.picture import Picture
+from console.tui.run import Run
 from remote.wire.codec import encode
 from remote.wire.dumps import DumpCounts, DumpRow, DumpsChange, DumpState
+from remote.wire.plan import Step, StepResult
 from remote.wire.server import LogLines
 from tests.ui import scenes
 from tests.ui.fake_link import HELLO, FrozenClock
@@ -188,3 +190,20 @@ class TestFeed:
         while any(thread.is_alive() for thread in threads):
             taken += len(feed.take()[1])
         assert taken + len(feed.take()[1]) == 2000
+
+
+class TestRun:
+    @pytest.mark.parametrize(
+        ("ended", "waiting"),
+        [
+            ((), ["pid 7: python", "ask it to end", "wait", "look again"]),
+            (("ask it to end",), ["wait", "look again"]),
+            (("ask it to end", "waited for it"), ["wait", "look again"]),
+            (("look again",), []),
+        ],
+    )
+    def test_the_first_of_what_waits_is_under_way(self, ended: tuple[str, ...], waiting: list[str]) -> None:
+        """A plan also lists what has no end of its own, such as the processes that it means."""
+        planned = tuple(map(Step, ("pid 7: python", "ask it to end", "wait", "look again")))
+        run = Run("stop", "Stop", 0.0, planned, [StepResult(title, True) for title in ended])
+        assert [step.title for step in run.waiting] == waiting

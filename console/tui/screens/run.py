@@ -40,7 +40,7 @@ class RunScreen(Sheet[None]):
         for index, waiting in enumerate(run.waiting):
             under_way = index == 0
             sign, style = ("▸", ink.KEY) if under_way else ("·", ink.MUTED)
-            lines.append(Content.assemble(("  " + sign, style), "  ", plain(waiting.title, style, 200)))
+            lines += hang(Content.styled(f"  {sign}  ", style), plain(waiting.title, style, 200), width)
         gap = [Content()] if len(lines) > 1 else []
         return [*lines, *gap, *self._end(width)]
 
