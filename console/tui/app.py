@@ -263,6 +263,13 @@ class HsConsoleApp(App[None]):
         if self._actor.may_leave():
             self.exit()
 
+    async def action_quit(self) -> None:
+        """Textual's own ctrl+q asks no less than q."""
+        self._do_quit()
+
+    def action_help_quit(self) -> None:
+        self.notify("q leaves; the server lives on.", title="ctrl+c", markup=False)
+
     @on(StepDone)
     def _show_step(self) -> None:
         self.look()

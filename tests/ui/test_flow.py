@@ -182,7 +182,8 @@ async def test_a_clear_start_goes_straight_to_the_plan() -> None:
         await until(pilot, lambda: "It loads: pid 48213." in words(pilot))
 
 
-async def test_one_action_at_a_time_and_the_page_can_be_left() -> None:
+@pytest.mark.parametrize("leave", ["q", "ctrl+q"])
+async def test_one_action_at_a_time_and_the_page_can_be_left(leave: str) -> None:
     stage = Stage(scenes.answering)
     go = threading.Event()
 
@@ -201,7 +202,9 @@ async def test_one_action_at_a_time_and_the_page_can_be_left() -> None:
         await showing(pilot, RunScreen)
         assert "'stop' is running" in toasts(pilot)
         assert "plan server.start" not in link_of(stage).asked
-        await pilot.press("escape", "q")
+        await pilot.press("ctrl+c")
+        assert "q leaves" in toasts(pilot)
+        await pilot.press("escape", leave)
         assert "Press q again" in toasts(pilot)
         go.set()
         await until(pilot, lambda: "The server is gone." in toasts(pilot))
