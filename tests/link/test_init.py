@@ -77,14 +77,6 @@ def test_the_whole_way(
 ) -> None:
     file = tmp_path / "config/profiles/ct129.toml"
 
-    shown = init("--python", python, "--dry-run")
-    assert (shown.returncode, file.exists()) == (0, False)
-    assert f"{python}: Python 3." in shown.stdout
-    assert "sglang 0.5.9" in shown.stdout
-    assert f"Would write {file}" in shown.stdout
-    assert not set(shown.stdout) & {"\x9b", "\x1b"}, "names are harmless"
-
-    assert f"model: {model}" in shown.stdout
     written = init("--python", python, "--model", model, "--json")
     assert written.returncode == 0
     made = document(written)
@@ -98,8 +90,15 @@ def test_the_whole_way(
     again = init("--python", python, "--json")
     assert again.returncode == 3
     assert "exists already" in document(again)["error"]["what"]
-    dry = init("--python", python, "--dry-run")
-    assert "only with --force" in dry.stdout
+    shown = init("--python", python, "--model", "/models/other", "--dry-run")
+    assert shown.returncode == 0
+    assert f"{python}: Python 3." in shown.stdout
+    assert "sglang 0.5.9" in shown.stdout
+    assert f"model: {model}" in shown.stdout
+    assert f"Would write {file}" in shown.stdout
+    assert "only with --force" in shown.stdout
+    assert not set(shown.stdout) & {"\x9b", "\x1b"}, "names are harmless"
+    assert file.read_text() == made["toml"]
     replaced = init("--python", python, "--model", "/models/other", "--force")
     assert replaced.returncode == 0
     assert "Next: hsconsole --profile ct129 doctor" in replaced.stdout
