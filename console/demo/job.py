@@ -153,6 +153,12 @@ def _second_request(job: Job) -> Finding:
     )
 
 
+def _canary(job: Job) -> Finding:
+    found = calls.canary(job.agent, job.profile, lambda step: job.report(step.title, step.detail))
+    well = sum(check.verdict is Verdict.OK for check in found.checks)
+    return Finding(found.ok, f"{well} of {len(found.checks)} checks well in {span(found.seconds)}", found.checks)
+
+
 def _stop(job: Job) -> Finding:
     return _act(job, "server.stop")
 
@@ -183,6 +189,7 @@ STEPS: tuple[tuple[str, Callable[[Job], Finding]], ...] = (
     ("test request", _request),
     ("dump verified again", _show),
     ("second request", _second_request),
+    ("canary", _canary),
     ("server stopped", _stop),
     ("patch reverted", _revert),
     ("model file is the original", _patch_is_gone),

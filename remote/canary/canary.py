@@ -129,8 +129,9 @@ class _Run:
     def _result(self, copies: Ranks) -> Canary:
         needed = {check.verdict for check in self._checks if check.name != ranks.NAME or self._target.tp > 1}
         verdict = next((worst for worst in _WORST if worst in needed), Verdict.OK)
-        if verdict is Verdict.OK:
+        if verdict is not Verdict.BAD:
             copies.remove()
+        if verdict is Verdict.OK:
             for asked in self._asked:
                 remove(self._target, asked)
         numbers = tuple(asked.number for asked in self._asked if asked.number is not None)

@@ -1,7 +1,7 @@
 """Rank 0 against the other ranks of a tensor-parallel group, which write a copy of a request that is named to them.
 
-`<dump folder>/.canary` names it, by its rid and by the SHA-256 of its ids; the copies are dumps in directories below
-`<dump folder>/.ranks/`, wherever there, with `done` and the rank in their metadata.
+`<dump folder>/.canary` names it, by its rid and by the SHA-256 of its ids; the copies are dumps below
+`<dump folder>/.ranks/<tp_rank>/`. See 'Other ranks' in docs/format.md.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class Ranks:
         return found_check
 
     def remove(self) -> None:
-        """The copies; only those that bear the name of this request."""
-        for path in self._copies.values():
-            shutil.rmtree(path, ignore_errors=True)
+        """The copies, of all canaries that are over: one that still runs has named its request."""
+        if self._target.tp > 1 and not os.path.exists(self._path):
+            shutil.rmtree(os.path.join(self._target.dump_dir, ".ranks"), ignore_errors=True)
 
     def _wait(self, others: int) -> None:
         until = time.monotonic() + _WAIT_S

@@ -78,14 +78,17 @@ def chunk_bytes(tensor: TensorFile) -> int:
     return max(1, CHUNK // tensor.row_bytes) * tensor.row_bytes
 
 
-def floats(module: Any, data: Any, dtype: str) -> Any:
-    """`data` (bytes of `dtype`) as float32 values; a copy, but for float32."""
-    if dtype == "bfloat16":  # the upper half of a float32; numpy has no such type
-        wide = module.left_shift(module.frombuffer(data, "<u2"), 16, dtype="<u4", casting="unsafe")
-        return wide.view("<f4")
+def floats(module: Any, data: Any, dtype: str, room: Any = None) -> Any:
+    """`data` (bytes of `dtype`) as float32 values; a copy, but for float32. room: a float32 array to copy into."""
+    if dtype == "float32":
+        return module.frombuffer(data, "<f4")
+    half = module.frombuffer(data, "<f2" if dtype == "float16" else "<u2")
+    wide = module.empty(len(half), "<f4") if room is None else room[: len(half)]
     if dtype == "float16":
-        return module.frombuffer(data, "<f2").astype("<f4")
-    return module.frombuffer(data, "<f4")
+        module.copyto(wide, half)
+    else:  # bfloat16, the upper half of a float32; numpy has no such type
+        module.left_shift(half, 16, out=wide.view("<u4"), dtype="<u4", casting="unsafe")
+    return wide
 
 
 def _unreadable(tensor: TensorFile) -> str:
@@ -106,6 +109,8 @@ class _Look:
         self._dtype = tensor.dtype
         self._kind, self._exponent, self._mantissa = _BITS[tensor.dtype]
         self._columns = tensor.row_bytes // tensor.itemsize
+        # one for all chunks: fresh memory costs more than the numbers
+        self._room = module.empty(min(chunk_bytes(tensor), tensor.payload) // tensor.itemsize, "<f4")
         self._row = 0
         self._squares: list[Any] = []
         self._bad = _Rows()
@@ -113,7 +118,7 @@ class _Look:
 
     def take(self, chunk: memoryview) -> None:
         numpy = self._numpy
-        values = floats(numpy, chunk, self._dtype).reshape(-1, self._columns)
+        values = floats(numpy, chunk, self._dtype, self._room).reshape(-1, self._columns)
         squares = numpy.einsum("ij,ij->i", values, values).astype("f8")
         bits = numpy.frombuffer(chunk, dtype=self._kind).reshape(-1, self._columns)
         for row in numpy.flatnonzero(~numpy.isfinite(squares)):

@@ -11,6 +11,7 @@ from remote.wire.plan import Check, Verdict
 
 from . import checks, norms, rows
 from .dump import Dump
+from .files import listing
 from .norms import Norms
 
 _BY_STATE = {
@@ -20,6 +21,7 @@ _BY_STATE = {
     DumpState.PARTIAL: Verified.BAD,
     DumpState.CORRUPT: Verified.BAD,
 }
+_DELETION_S = 0.05  # the next file of a directory that is being deleted is gone by then
 _BOTH = (checks.STRUCTURE, checks.CONTENT)
 _BY_VERDICT = ((Verdict.BAD, Verified.BAD), (Verdict.UNKNOWN, Verified.UNVERIFIED), (Verdict.WARN, Verified.WARN))
 
@@ -41,10 +43,23 @@ def examine(dump_dir: str, name: str, level: Level, known: Optional[Norms]) -> V
     if level is not Level.STRUCTURE:
         made.append(_norms(dump, known, made))
     verdict = verdict_of(made)
-    if verdict is not Verified.OK and not os.path.lexists(path):
+    if verdict is not Verified.OK and _taken(path, dump):
         return VerifyResult(number, Verified.GONE, level)
     told = tuple(check for check in made if check.verdict is not Verdict.OK)
     return VerifyResult(number, verdict, level, told, sum(dump.sizes.values()))
+
+
+def _taken(path: str, dump: Dump) -> bool:
+    """Whether a consumer takes the dump away: no file of a finished one ever changes otherwise."""
+    missing = any(name not in dump.sizes for name in dump.meta.names)
+    for pause in (0.0, _DELETION_S) if missing else (0.0,):
+        time.sleep(pause)
+        try:
+            if not dump.sizes.keys() <= listing(path).keys():
+                return True
+        except OSError:
+            return True
+    return False
 
 
 def verdict_of(made: list[Check]) -> Verified:

@@ -14,6 +14,7 @@ MAX_LAYERS = 1000
 KNOWN_SCHEMA = 3
 ITEM_SIZES = {"bfloat16": 2, "float16": 2, "float32": 4, "int64": 8}
 IDS = "input_ids.pt"
+PRENORM = "final_prenorm.pt"  # on request
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Meta:
     @property
     def hidden_names(self) -> tuple[str, ...]:
         """The files that hold hidden states, in order."""
-        return (*(f"aux_{i}.pt" for i in range(self.num_aux_layers or 0)), "final.pt")
+        more = (PRENORM,) if PRENORM in self.files else ()
+        return (*(f"aux_{i}.pt" for i in range(self.num_aux_layers or 0)), "final.pt", *more)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -245,10 +245,21 @@ def test_files_that_vanish_while_they_are_read(tmp_path: Path) -> None:
 
 def test_files_of_the_dumper_are_read(tmp_path: Path) -> None:
     data = payload(10, 8, 0)
-    written = dumper.save(str(tmp_path), dumper.Tensor("aux_0", "bfloat16", (10, 8), memoryview(data)))
+    tensor = dumper.Tensor("aux_0", "bfloat16", (10, 8), memoryview(data))
+    file = dumper.TensorFile(str(tmp_path), tensor)
+    file.append(tensor)
+    written = file.finish()
     found = tensorfile.read(str(tmp_path / "aux_0.pt"))
     assert (found.size, found.crc, found.shape) == (written.size, written.crc32, (10, 8))
     assert b"".join(found.chunks(1000)) == data
+
+
+def test_the_state_before_the_norm_is_a_tensor_like_the_others(tmp_path: Path) -> None:
+    path = dump(tmp_path, 1)
+    rewrite(path, "final_prenorm", payload(10, 8, 9), (10, 8))
+    assert {check.verdict for check in run(path, expect()).values()} == {Verdict.OK}
+    rewrite(path, "final_prenorm", payload(10, 8, 0), (10, 8))
+    assert "final_prenorm.pt equals aux_0.pt" in run(path)["layers differ"].found
 
 
 def test_show_tells_everything(tmp_path: Path) -> None:
