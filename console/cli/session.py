@@ -67,6 +67,7 @@ def act(
         if dry_run and plan.diff and not as_json:
             output.print_diff(plan.diff)
         if plan.needed and not dry_run:
+            calls.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
             confirm(yes=yes, as_json=as_json)
             outcome = _run(agent, profile, plan, document, as_json=as_json)
             well = outcome.ok
