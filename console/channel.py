@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # paramiko takes longer to import than most commands to run
 POLL = 0.5  # seconds; how often silence is noticed
 GIVEN_UP = 10.0  # seconds without a byte until the line is taken for dead
 NOISE = 1 << 20  # bytes of a line before the first frame: whatever a login shell prints
+LONGEST = 1 << 28  # bytes of a frame: a list of a million dumps takes less
 STDERR_KEPT = 64 * 1024
 LAST_WORDS = 0.5  # seconds to wait for the exit status and the rest of stderr
 BLOCK = 32768
@@ -108,8 +109,8 @@ class FrameChannel:
                 *lines, buffer = buffer.split(b"\n")
                 for line in lines:
                     self._take(bytes(line))
-            elif len(buffer) > NOISE and not self._greeted:
-                raise WireError(f"{NOISE} bytes without a line")
+            elif len(buffer) > (LONGEST if self._greeted else NOISE):
+                raise WireError(f"{len(buffer)} bytes without a line")
         return "it was closed"
 
     def _take(self, line: bytes) -> None:

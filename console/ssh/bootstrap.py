@@ -9,7 +9,6 @@ import dataclasses
 import json
 import secrets
 import shlex
-from typing import Any
 
 import paramiko
 
@@ -70,19 +69,14 @@ def _survey(connection: Connection, agent: Pack, python: str) -> Site:
     nonce = secrets.token_hex(16)
     find = _sh(FIND, python, nonce, agent.digest, str(len(agent.data)), json.dumps(PLACES))
     ran = connection.run(find, agent.finder, PATIENCE)
-    answer = _after(nonce, ran)
-    if answer is None:
+    site = _site(nonce, ran)
+    if site is None:
         looked = f"{python}, python3" if python != "python3" else python
         raise LinkError(
             f"{connection.label} has no usable Python 3.9 or newer (tried {looked}). {_told(ran)}".strip(),
             "Install one there, or set container.python.",
         )
-    return Site(
-        python=str(answer["python"]),
-        note=str(answer["note"]),
-        places=tuple((str(place["folder"]), bool(place["have"])) for place in answer["places"]),
-        failed=tuple((str(folder), str(why)) for folder, why in answer["failed"]),
-    )
+    return site
 
 
 def _settle(connection: Connection, agent: Pack, site: Site, tell: Tell) -> str:
@@ -135,12 +129,20 @@ def _sh(script: str, *arguments: str) -> str:
     return shlex.join(["sh", "-c", script, "hsconsole", *arguments])
 
 
-def _after(nonce: str, ran: Ran) -> dict[str, Any] | None:
-    """What the finder said, apart from what the login shell printed before it."""
+def _site(nonce: str, ran: Ran) -> Site | None:
+    """What the finder said, apart from what the login shell printed before it. None when it is not the finder's."""
     _, found, answer = ran.out.partition(nonce.encode() + b" ")
+    if not found:
+        return None
     try:
-        return dict(json.loads(answer.partition(b"\n")[0])) if found else None
-    except ValueError:
+        said = json.loads(answer.partition(b"\n")[0])
+        return Site(
+            python=str(said["python"]),
+            note=str(said["note"]),
+            places=tuple((str(place["folder"]), bool(place["have"])) for place in said["places"]),
+            failed=tuple((str(folder), str(why)) for folder, why in said["failed"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
