@@ -27,7 +27,7 @@ _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
 _ANY_DATE = 0x21  # 1980-01-01, as torch writes it
 _LARGEST = (1 << 32) - 1 - 4096  # what a zip without 64-bit fields can hold
-_AT_ONCE = 1 << 20  # bytes that are still in the cache when their checksum is taken
+_AT_ONCE = 4 << 20  # bytes that are still in the cache when they are written after their checksum was taken
 FRAMING = 2048  # no file is larger than its payload by more than this
 
 

@@ -14,7 +14,6 @@ from .passes import Taken
 from .pool import Loan
 from .problem import Problem, problem_of
 from .request import Desk, Part, Rank, Writing
-from .stats import Stats
 from .writers import Line, Writers
 
 _CACHED = Problem("the first rows are missing: the radix cache had them", "Start the server with --disable-radix-cache")
@@ -31,16 +30,21 @@ class _Open:
 
 
 class Assembly:
-    """select: which parts are to be written at all."""
+    """select: which parts are to be written at all. ended: told of each request, with what was wrong with it."""
 
     def __init__(
-        self, desk: Desk, rank: Rank, writers: Writers, stats: Stats, select: Callable[[Segment, Part], bool]
+        self,
+        desk: Desk,
+        rank: Rank,
+        writers: Writers,
+        select: Callable[[Segment, Part], bool],
+        ended: Callable[[Optional[Problem]], None],
     ) -> None:
         self._desk = desk
         self._rank = rank
         self._writers = writers
-        self._stats = stats
         self._select = select
+        self._ended = ended
         self._passes = Line()
         self._open: dict[Optional[str], _Open] = {}  # prompts of which more chunks are to come
 
@@ -82,12 +86,9 @@ class Assembly:
         try:
             problem = writing.finish() if cut_off is None else writing.give_up(cut_off)
         except Exception as error:
-            self._stats.failed(problem_of(error).cause)
+            self._ended(problem_of(error))
             raise
-        if problem is None:
-            self._stats.dumped()
-        else:
-            self._stats.failed(problem.cause)
+        self._ended(problem)
 
 
 def _awaited(taken: Taken) -> tuple[dict[str, Any], Optional[Problem]]:

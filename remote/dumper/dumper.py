@@ -120,10 +120,13 @@ class Dumper:
                 rank, size = release.tp_rank_and_size()
                 writes = _writes() and release.pp_rank_and_size(model)[0] == 0
                 self._refuse(self._problem or refusal.of_options() or refusal.of_model(model, self._layers))
+                if not writes:
+                    self._pool = Pool(0)  # a canary's few passes get memory of their own
                 desk = self._desks(writes, rank)
                 takes = (lambda *_: True) if writes else self._selection.takes
+                ended = self._stats.ended if writes else (lambda _: None)
                 about = Rank(rank, size, release.hidden_size(model))
-                assembly = Assembly(desk, about, self._writers, self._stats, takes)
+                assembly = Assembly(desk, about, self._writers, takes, ended)
                 self._server = Server(writes, assembly, self._refused)
             return self._server
 

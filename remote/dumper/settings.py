@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 DEFAULT_LAYERS = (3, 31, 59)
-DEFAULT_POOL = 2 << 30
+DEFAULT_POOL = 4 << 30  # three passes of 16,384 tokens, 7168 wide: one written, one in the device, one begun
 
 
 @dataclasses.dataclass(frozen=True)

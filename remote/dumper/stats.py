@@ -6,9 +6,10 @@ import collections
 import os
 import threading
 import time
-from typing import Any
+from typing import Any, Optional
 
 from .files import replace_json
+from .problem import Problem
 
 _INTERVAL_S = 1.0
 
@@ -30,7 +31,11 @@ class Stats:
         self._changed = threading.Event()
         self._started = False
 
-    def dumped(self) -> None:
+    def ended(self, problem: Optional[Problem]) -> None:
+        """A request was dumped, or got an error."""
+        if problem is not None:
+            self.failed(problem.cause)
+            return
         with self._lock:
             self._dumped += 1
         self._touch()

@@ -12,7 +12,7 @@ from typing import Callable
 from . import log
 from .problem import problem_of
 
-_MOST_THREADS = 8
+_MOST_THREADS = 12
 _AT_EXIT_S = 10.0
 
 Work = Callable[[], None]
@@ -27,9 +27,10 @@ class Line:
 
 
 class Writers:
-    """Threads start with the first work, in the process that runs the model."""
+    """Threads start with the first work, in the process that runs the model. threads: 0 for what the machine bears."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 0) -> None:
+        self._threads = threads or min(_MOST_THREADS, max(2, (os.cpu_count() or 2) * 3 // 4))
         self._queue: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -44,7 +45,7 @@ class Writers:
             queued, line.taken = line.taken, True
             start, self._started = not self._started, True
         if start:
-            for number in range(thread_count()):
+            for number in range(self._threads):
                 threading.Thread(target=self._run, name=f"hs-dump-{number}", daemon=True).start()
         if not queued:
             self._queue.put(line)
@@ -75,7 +76,3 @@ class Writers:
                 self._idle.notify_all()
             if more:
                 self._queue.put(line)
-
-
-def thread_count() -> int:
-    return min(_MOST_THREADS, max(2, (os.cpu_count() or 2) // 2))

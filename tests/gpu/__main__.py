@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -85,20 +86,19 @@ class Bench:
 
     def run(self) -> None:
         self.prepare()
-        with self.server(8100, 0.35, False) as off:
-            say(f"dump off: ready after {off.until_ready(240):.0f} s")
-            with self.server(8200, 0.45, True) as on:
-                say(f"dump on: ready after {on.until_ready(240):.0f} s")
-                self.measure(off, on)
-
-    def measure(self, off: Server, on: Server) -> None:
-        for server in (off, on):
-            server.tokens_per_second(prompts(16, "warm"), 16)
-        self.first(on)
-        self.in_turn(off, on)
-        if self.tp == 1:
-            self.naive(off)
-        self.checked(on)
+        with contextlib.ExitStack() as servers:
+            off = servers.enter_context(self.server(8100, 0.35, False)) if self.tp == 1 else None
+            if off is not None:
+                say(f"dump off: ready after {off.until_ready(240):.0f} s")
+                off.tokens_per_second(prompts(16, "warm"), 16)
+            on = servers.enter_context(self.server(8200, 0.45, True))
+            say(f"dump on: ready after {on.until_ready(240):.0f} s")
+            on.tokens_per_second(prompts(16, "warm"), 16)
+            self.first(on)
+            if off is not None:
+                self.in_turn(off, on)
+                self.naive(off)
+            self.checked(on)
 
     def first(self, on: Server) -> None:
         """What the very first requests of a server cost its forward: nothing may be cold."""
@@ -109,12 +109,13 @@ class Bench:
         rates: dict[str, list[float]] = {"off": [], "on": []}
         for number in range(self.rounds):
             sent = prompts(self.count, f"round{number}")
-            rates["off"].append(off.tokens_per_second(sent, AT_ONCE))
             self.clear()
             before = stats()
-            rates["on"].append(on.tokens_per_second(sent, AT_ONCE))
-            lag = self.drained(self.count)
-            say(f"round {number}: off {rates['off'][-1]:.0f}, on {rates['on'][-1]:.0f} tokens/s, drained +{lag:.2f} s")
+            # each goes first in turn: what drifts concerns both
+            for name, server in sorted({"off": off, "on": on}.items(), reverse=number % 2 == 1):
+                rates[name].append(server.tokens_per_second(sent, AT_ONCE))
+            self.drained(self.count)
+            say(f"round {number}: off {rates['off'][-1]:.0f}, on {rates['on'][-1]:.0f} tokens/s")
             self.found[f"forward_ms_a_request_{number}"] = self.forward(before)
         self.found["tokens_per_second"] = rates
         self.found["on_by_off"] = statistics.median(rates["on"]) / statistics.median(rates["off"])
@@ -150,11 +151,9 @@ class Bench:
         for path in DUMPS.glob("req_*"):
             shutil.rmtree(path)
 
-    def drained(self, count: int, folder: Path = DUMPS) -> float:
-        start = time.monotonic()
+    def drained(self, count: int, folder: Path = DUMPS) -> None:
         until(lambda: len(list(folder.glob("req_*/done"))) >= count)
         time.sleep(1.5)  # the counters are written once a second
-        return time.monotonic() - start - 1.5
 
     def forward(self, before: dict[str, Any]) -> dict[str, float]:
         """Milliseconds of the thread that runs the model, a request and a pass, without and with waiting."""

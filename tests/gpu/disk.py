@@ -51,12 +51,12 @@ def bare(folder: Path, requests: int, tensors: dict[str, archive.Tensor]) -> flo
     return _rate(tensors, requests, start)
 
 
-def dumped(folder: Path, requests: int, tensors: dict[str, archive.Tensor]) -> float:
+def dumped(folder: Path, requests: int, tensors: dict[str, archive.Tensor], count: int = THREADS) -> float:
     """GB/s through the dumper's writers, from the first request put to the last published."""
     origin = Origin("bench", os.getpid(), (3, 31, 59), "", "", "")
     desk = Desk(Folder(str(folder)), Room(str(folder)), origin)
     desk.folder.prepare()
-    threads = writers.Writers()
+    threads = writers.Writers(count)
     start = time.perf_counter()
     for number in range(requests):
         writing, line = Writing(desk, f"r{number}", Rank(0, 1, HIDDEN)), writers.Line()
@@ -68,12 +68,17 @@ def dumped(folder: Path, requests: int, tensors: dict[str, archive.Tensor]) -> f
     return _rate(tensors, requests, start)
 
 
+def _by_default(folder: Path, requests: int, tensors: dict[str, archive.Tensor]) -> float:
+    return dumped(folder, requests, tensors, 0)
+
+
 def measure(rounds: int, requests: int, folder: Path = Path("/dev/shm/hs_bench_disk")) -> dict[str, list[float]]:
     """Bare writes and the dumper's in turn; the first round also touches the memory for the first time."""
     tensors = states()
-    found: dict[str, list[float]] = {"bare": [], "dumped": []}
+    ways = {"bare, 8 threads": bare, "dumped, 8 threads": dumped, "dumped, as many as by default": _by_default}
+    found: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
-        for name, write in (("bare", bare), ("dumped", dumped)):
+        for name, write in ways.items():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             found[name].append(round(write(folder, requests, tensors), 2))
