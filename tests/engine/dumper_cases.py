@@ -5,14 +5,13 @@ Prints one JSON object, case → "" or the traceback of its failure. Each case h
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import pathlib
+import random
 import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,112 +21,15 @@ sys.path.insert(0, sys.argv[1])
 
 from remote.dumper import dumper as module
 from remote.dumper import reduction, refusal, release
-from remote.dumper.dumper import Dumper
-from remote.dumper.folder import Folder
-from remote.dumper.request import Desk, Origin
-from remote.dumper.room import Room
-from remote.dumper.settings import Settings
-from remote.dumper.stats import Stats
-from remote.dumper.writers import Writers
+from remote.dumper.pool import Pool
+from tests.engine.dumper_model import HIDDEN, Bench
 
-HIDDEN = 16
 CASES: list[Callable[[], None]] = []
 
 
 def case(function: Callable[[], None]) -> Callable[[], None]:
     CASES.append(function)
     return function
-
-
-class Norm(torch.nn.Module):
-    """Doubles. It takes the states, or what the last layer added and what was there before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(HIDDEN))
-
-    def forward(self, states: Any, residual: Any = None) -> Any:
-        return 2 * (states if residual is None else states + residual)
-
-
-class Bench:
-    """A dumper and a model of four layers that adds 1 to its states in each of them, in place."""
-
-    def __init__(self, layers: tuple[int, ...] = (1, 3), rank: int = 0, **more: Any) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        release.tp_rank_and_size = lambda: (rank, 2)
-        settings = Settings(str(self.folder), layers, **{"pool": 1 << 20, **more})
-        origin = Origin("boot", os.getpid(), layers, "test", "0", "0")
-        self.stats = Stats(str(self.folder))
-        self.writers = Writers()
-
-        def desk(writes: bool, rank: int) -> Desk:
-            place = self.folder if writes else self.folder / ".ranks" / str(rank)
-            return Desk(Folder(str(place)), Room(str(self.folder)), origin)
-
-        self.told: list[str] = []
-        self.dumper = Dumper(settings, desk, self.writers, self.stats, lambda problem: self.told.append(problem.cause))
-        self.model = SimpleNamespace(layers=range(4), norm=Norm())
-        self.evaluated: list[int] = []
-
-    def batch(self, lengths: list[int], prefixes: list[int] | None = None, **more: Any) -> SimpleNamespace:
-        """A pass of prefill. totals: whole lengths of the prompts, where they are more than the pass has."""
-        prefixes = prefixes or [0] * len(lengths)
-        rows = sum(lengths) + more.pop("padding", 0)
-        positions = [p + at for length, p in zip(lengths, prefixes, strict=True) for at in range(length)]
-        whole = [length + prefix for length, prefix in zip(lengths, prefixes, strict=True)]
-        known = {
-            "forward_mode": SimpleNamespace(name="EXTEND"),
-            "rids": [f"r{at}" for at in range(len(lengths))],
-            "extend_seq_lens_cpu": lengths,
-            "extend_seq_lens": None,
-            "extend_prefix_lens_cpu": prefixes,
-            "extend_prefix_lens": None,
-            "orig_seq_lens": torch.tensor(more.pop("totals", whole), dtype=torch.int32),
-            "input_ids": torch.arange(rows),
-            "positions": torch.tensor(positions + [0] * (rows - len(positions))),
-        }
-        return SimpleNamespace(**{**known, **more})
-
-    def forward(self, batch: SimpleNamespace, ids: Any = None, skip: int = -1, rows: int = 0, end: bool = True) -> None:
-        hidden = torch.arange(len(batch.input_ids), dtype=torch.float32)[:, None].repeat(1, HIDDEN)
-        hidden = hidden[rows:]
-        dump = self.dumper.begin(self.model, ids, batch.positions, batch)
-        for i in range(4):
-            if dump is not None and i in dump.layers and i != skip:
-                dump.capture(i, lambda: self.seen(i, hidden))  # noqa: B023 - evaluated at once
-            hidden += 1
-        final = self.model.norm(hidden)
-        if dump is not None and end:
-            dump.finish(final)
-        hidden.fill_(-1)  # buffers are reused at once
-        final.fill_(-1)
-        batch.input_ids.fill_(-1)
-        batch.positions.fill_(-1)
-        batch.orig_seq_lens.fill_(-1)
-        assert self.writers.drain(20)
-
-    def seen(self, layer: int, states: Any) -> Any:
-        self.evaluated.append(layer)
-        return states
-
-    def meta(self, number: int, name: str = "meta.json") -> Any:
-        return json.loads((self.folder / f"req_{number}" / name).read_text())
-
-    def tensor(self, number: int, name: str) -> Any:
-        path = self.folder / f"req_{number}" / f"{name}.pt"
-        mapped = torch.load(path, weights_only=True, mmap=True)
-        loaded = torch.load(path, weights_only=True)
-        assert torch.equal(mapped, loaded)
-        return loaded
-
-    def numbers(self, kind: str) -> dict[str, int]:
-        """rid → N of all requests that ended so."""
-        found = [int(path.parent.name[4:]) for path in self.folder.glob(f"req_*/{kind}")]
-        return {self.meta(number)["rid"]: number for number in found}
-
-    def cause(self, rid: str) -> str:
-        return str(self.meta(self.numbers("error")[rid], "error")["cause"])
 
 
 @case
@@ -198,7 +100,7 @@ def an_all_reduce_that_a_layer_deferred_is_made_up_for() -> None:
     partial, residual = torch.ones(3, HIDDEN), torch.full((3, HIDDEN), 5.0)
     assert torch.equal(reduction.stream(partial, residual), torch.full((3, HIDDEN), 6.0))
     assert reduction.stream(residual, None) is residual
-    partial._sglang_needs_allreduce_fusion = True  # type: ignore[attr-defined]
+    partial._sglang_needs_allreduce_fusion = True
     assert torch.equal(reduction.stream(partial, residual), torch.full((3, HIDDEN), 7.0))
     assert torch.equal(partial, torch.ones(3, HIDDEN)), "the next layer reduces it again"
 
@@ -339,32 +241,30 @@ def a_pass_that_the_model_left_early() -> None:
     assert set(bench.numbers("done")) == {"next"}
 
 
+@contextlib.contextmanager
+def arguments(**known: Any) -> Iterator[None]:
+    """What the server was started with."""
+    refusal.__dict__["option"] = lambda name: known.get(name, release.MISSING)
+    try:
+        yield
+    finally:
+        refusal.__dict__["option"] = release.option
+
+
 @case
 def a_release_that_does_not_tell_where_prompts_end() -> None:
-    size: Any = -1
-    refusal.option = lambda name: size if name == "chunked_prefill_size" else release.MISSING
-    try:
-        for size, ends in ((-1, "done"), (8192, "error")):
+    for size, ends in ((-1, "done"), (None, "done"), (8192, "error")):
+        with arguments(chunked_prefill_size=size):
             bench = Bench()
             batch = bench.batch([3])
-            totals, batch.orig_seq_lens = batch.orig_seq_lens, None
-            batch.orig_seq_lens = totals
             del batch.orig_seq_lens
-            dump = bench.dumper.begin(bench.model, None, batch.positions, batch)
-            if dump is not None:
-                for layer in (1, 3):
-                    dump.capture(layer, lambda: torch.ones(3, HIDDEN))
-                dump.finish(torch.ones(3, HIDDEN))
-            assert bench.writers.drain(20)
+            bench.forward(batch)
             assert set(bench.numbers(ends)) == {"r0"}
-    finally:
-        refusal.option = release.option
 
 
 @case
 def what_is_refused_is_refused_before_the_weights_are_loaded() -> None:
-    refusal.option = lambda name: 2 if name == "pp_size" else release.MISSING
-    try:
+    with arguments(pp_size=2):
         bench = Bench()
         bench.dumper.prepare(torch.device("cpu"))
         assert bench.told == ["pipeline parallelism can not be dumped"]
@@ -372,8 +272,24 @@ def what_is_refused_is_refused_before_the_weights_are_loaded() -> None:
         bench.forward(bench.batch([3]))
         assert bench.cause("r0") == bench.told[0]
         assert bench.evaluated == []
-    finally:
-        refusal.option = release.option
+
+
+@case
+def memory_is_lent_once() -> None:
+    pool, dice = Pool(1 << 20), random.Random(3)
+    held: dict[int, Any] = {}
+    for number in range(3000):
+        loan = pool.lend(dice.randrange(1, 200_000), False, 0)
+        if loan is not None:
+            loan.memory.fill_(number % 251)
+            held[number] = loan
+        for old in dice.sample(sorted(held), min(len(held), dice.randrange(3) if loan else 2)):
+            gone = held.pop(old)
+            assert bool((gone.memory == old % 251).all()), "somebody else wrote there"
+            gone.release()
+    for loan in held.values():
+        loan.release()
+    assert pool._free == [(0, 1 << 20)]
 
 
 @case

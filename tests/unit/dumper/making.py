@@ -12,15 +12,16 @@ from typing import Any
 from remote.dumper.archive import Tensor
 from remote.dumper.folder import Folder
 from remote.dumper.problem import Problem
-from remote.dumper.request import Origin, Recorder, Request
+from remote.dumper.request import Desk, Origin, Part, Rank, Writing
 from remote.dumper.room import Room
 
 LAYERS = (1, 2, 3)
 ORIGIN = Origin("boot", os.getpid(), LAYERS, "0.5.23", "0.1.0", "f" * 64)
+RANK = Rank(0, 1, 8)
 
 
-def recorder(path: Path) -> Recorder:
-    return Recorder(Folder(str(path)), Room(str(path)), ORIGIN)
+def desk(path: Path) -> Desk:
+    return Desk(Folder(str(path)), Room(str(path)), ORIGIN)
 
 
 def states(rows: int, hidden: int = 8, first: int = 0) -> dict[str, Tensor]:
@@ -29,21 +30,29 @@ def states(rows: int, hidden: int = 8, first: int = 0) -> dict[str, Tensor]:
     tensors = {
         name: Tensor(name, "float32", (rows, hidden), memoryview(os.urandom(rows * hidden * 4))) for name in names
     }
-    for name, start in (("input_ids", 100), ("positions", first)):
+    for name, start in (("input_ids", 100 + first), ("positions", first)):
         values = struct.pack(f"<{rows}q", *range(start, start + rows))
         tensors[name] = Tensor(name, "int64", (rows,), memoryview(values))
     return tensors
 
 
-def request(
+def part(
     rows: int = 10,
     *,
-    problem: Problem | None = None,
-    tensors: Callable[[], dict[str, Tensor]] | None = None,
+    first: int = 0,
+    tensors: dict[str, Tensor] | None = None,
     release: Callable[[], None] = lambda: None,
-    rid: str | None = "r",
-) -> Request:
-    return Request(rid, rows, 0, 8, 0, 1, tensors or (lambda: states(rows)), release, problem)
+    problem: Problem | None = None,
+) -> Part:
+    return Part(rows, first, states(rows, first=first) if tensors is None else tensors, release, problem)
+
+
+def write(desk: Desk, *parts: Part, rid: str | None = "r") -> Problem | None:
+    """A request of these parts, from its first row to its end."""
+    writing = Writing(desk, rid, RANK)
+    for one in parts or (part(),):
+        writing.add(one)
+    return writing.finish()
 
 
 def batch(lengths: list[int], prefixes: list[int] | None = None, **more: Any) -> SimpleNamespace:

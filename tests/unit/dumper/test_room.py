@@ -15,7 +15,7 @@ from remote.dumper.archive import Tensor
 from remote.dumper.problem import DumpFailure
 from remote.dumper.room import Room
 
-from .making import recorder, request, states
+from .making import desk, part, states, write
 
 MIB = 1 << 20
 
@@ -49,13 +49,13 @@ def test_promises_add_up_until_they_are_written(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_full_tmpfs_costs_the_request_alone(tmpfs: Path) -> None:
-    writer = recorder(tmpfs)
-    assert writer.write(request(10)) is None
+    place = desk(tmpfs)
+    assert write(place) is None
     large = {**states(10), "final": Tensor("final", "float32", (MIB, 1), memoryview(bytes(4 * MIB)))}
-    problem = writer.write(request(10, tensors=lambda: large))
+    problem = write(place, part(tensors=large))
     assert problem is not None
     assert problem.cause == "no room where the dumps are written"
-    assert writer.write(request(10)) is None, "the next small one works"
+    assert write(place) is None, "the next small one works"
     assert not list(tmpfs.glob("req_1/*.pt"))
 
 
@@ -63,13 +63,13 @@ def test_a_tmpfs_that_fills_up_midway(tmpfs: Path, monkeypatch: pytest.MonkeyPat
     """Another process took the room after it was promised: the file system says so, and nothing partial stays."""
     monkeypatch.setattr(room, "_free", lambda folder: (1 << 40, 0))
     large = {**states(10), "aux_1": Tensor("aux_1", "float32", (MIB, 1), memoryview(bytes(4 * MIB)))}
-    writer = recorder(tmpfs)
-    problem = writer.write(request(10, tensors=lambda: large))
+    place = desk(tmpfs)
+    problem = write(place, part(tensors=large))
     assert problem is not None
     assert problem.cause == "no space left where the dumps are written"
     assert sorted(path.name for path in (tmpfs / "req_0").iterdir()) == ["error", "meta.json"]
     assert [path.name for path in tmpfs.iterdir() if path.name.startswith(".req")] == []
-    assert writer.write(request(10)) is None
+    assert write(place) is None
 
 
 def test_tmpfs_is_told_from_other_file_systems(tmpfs: Path) -> None:

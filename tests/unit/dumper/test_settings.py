@@ -29,6 +29,55 @@ def test_layers_that_are_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "mib"), [("", 4096), ("64", 64), ("8192", 8192), ("63", None), ("-1", None), ("2G", None), ("9" * 9, None)]
+)
+def test_the_pool(text: str, mib: int | None) -> None:
+    found = settings.read({**DIR, "SGLANG_HS_DUMP_POOL_MIB": text})
+    assert (found.pool == mib << 20) if mib else "SGLANG_HS_DUMP_POOL_MIB" in found.problem
+
+
+@pytest.mark.parametrize(("text", "finals"), [("", ("final",)), ("0", ("final",)), ("1", ("final_prenorm", "final"))])
+def test_the_state_before_the_norm(text: str, finals: tuple[str, ...]) -> None:
+    assert settings.read({**DIR, "SGLANG_HS_DUMP_PRENORM": text}).finals == finals
+
+
+GRAPHS = SimpleNamespace(prefill=SimpleNamespace(backend="tc_piecewise"))
+NO_GRAPHS = SimpleNamespace(prefill=SimpleNamespace(backend="disabled"))
+
+
+@pytest.mark.parametrize(
+    ("option", "right", "wrong", "words"),
+    [
+        ("pp_size", 1, 2, "--pp-size"),
+        ("attn_cp_size", 1, 4, "--attn-cp-size"),
+        ("enable_dp_attention", False, True, "--enable-dp-attention"),
+        ("moe_a2a_backend", "none", "deepep", "--moe-a2a-backend"),
+        ("moe_a2a_backend", None, SimpleNamespace(value="deepep"), "--moe-a2a-backend"),
+        ("enable_two_batch_overlap", False, True, "--enable-two-batch-overlap"),
+        ("speculative_algorithm", None, "EAGLE3", "--speculative-algorithm"),
+        ("speculative_algorithm", SimpleNamespace(value="NONE"), "EAGLE", "--speculative-algorithm"),
+        ("enable_mixed_chunk", False, True, "--enable-mixed-chunk"),
+        ("enable_pdmux", False, True, "--enable-pdmux"),
+        ("enable_piecewise_cuda_graph", False, True, "--enable-piecewise-cuda-graph"),
+        ("cuda_graph_config", NO_GRAPHS, GRAPHS, "--cuda-graph-backend-prefill=disabled"),
+        ("disable_radix_cache", True, False, "--disable-radix-cache"),
+    ],
+)
+def test_arguments_that_can_not_go_with_dumps(
+    monkeypatch: pytest.MonkeyPatch, option: str, right: Any, wrong: Any, words: str
+) -> None:
+    arguments: dict[str, Any] = {}
+    monkeypatch.setattr(refusal, "option", lambda name: arguments.get(name, MISSING))
+    assert refusal.of_options() is None, "a release that has none of them"
+    arguments[option] = right
+    assert refusal.of_options() is None
+    arguments[option] = wrong
+    problem = refusal.of_options()
+    assert problem is not None
+    assert words in problem.detail
+
+
+@pytest.mark.parametrize(
     ("model", "words"),
     [
         ({"layers": range(61)}, None),
@@ -37,16 +86,17 @@ def test_layers_that_are_none(text: str) -> None:
         ({"layers": range(61), "pp_group": SimpleNamespace(world_size=1)}, None),
     ],
 )
-def test_servers(model: dict[str, Any], words: str | None) -> None:
-    problem = refusal.of_server(SimpleNamespace(**model), (3, 31, 59))
+def test_models(model: dict[str, Any], words: str | None) -> None:
+    problem = refusal.of_model(SimpleNamespace(**model), (3, 31, 59))
     assert (problem is None) if words is None else problem is not None and words in problem.detail
 
 
 @pytest.mark.parametrize(
     ("batch", "words"),
     [
-        ({}, None),
-        ({"can_run_tbo": False, "global_num_tokens_cpu": None}, None),
+        ({"orig_seq_lens": None}, None),
+        ({"orig_seq_lens": None, "can_run_tbo": False, "global_num_tokens_cpu": None}, None),
+        ({}, "--chunked-prefill-size -1"),
         ({"can_run_tbo": True}, "--enable-two-batch-overlap"),
         ({"global_num_tokens_cpu": [5, 0]}, "--enable-dp-attention"),
     ],

@@ -2,86 +2,85 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from remote.dumper import loaded
-from remote.dumper.budget import Budget, Lease
 from remote.dumper.problem import Problem
 from remote.dumper.process import start_ticks
+from remote.dumper.request import Part, Writing
 from remote.dumper.stats import Stats
-from remote.dumper.writers import Writers
+from remote.dumper.writers import Line, Writers
 
-from .making import ORIGIN, recorder, request
+from .making import ORIGIN, RANK, desk, part
+
+
+def put(writers: Writers, stats: Stats, writing: Writing, *parts: Part) -> None:
+    line = Line()
+    for one in parts:
+        writers.put(line, functools.partial(writing.add, one))
+    writers.put(line, lambda: stats.ended(writing.finish()))
 
 
 def test_a_hundred_requests_at_once(tmp_path: Path) -> None:
-    stats = Stats(str(tmp_path))
-    writers = Writers(recorder(tmp_path), stats)
-    budget = Budget(1 << 20)
-    lease = Lease(budget, 1 << 20, 100)
-    assert lease.take(1)
+    stats, writers, place = Stats(str(tmp_path)), Writers(4), desk(tmp_path)
+    released: list[str] = []
     for at in range(100):
-        writers.put(request(rid=f"r{at}", release=lease.release, problem=Problem("odd") if at % 10 == 0 else None))
-    assert not budget.take(1, 0)
+        problem = Problem("odd") if at % 10 == 0 else None
+        first = part(3, release=lambda at=at: released.append(f"{at}"), problem=problem)  # type: ignore[misc]
+        put(writers, stats, Writing(place, f"r{at}", RANK), first, part(4, first=3))
     assert writers.drain(30)
-    assert budget.take(1 << 20, 0), "given back when the last was written"
+    assert sorted(released, key=int) == [f"{at}" for at in range(100)]
     metas = [json.loads(path.read_text()) for path in tmp_path.glob("req_*/meta.json")]
     assert sorted(meta["counter"] for meta in metas) == list(range(100))
     assert {meta["rid"] for meta in metas} == {f"r{at}" for at in range(100)}
+    assert {meta["num_tokens"] for meta in metas} == {7}
     counted = stats.snapshot()
     assert (counted["dumped"], counted["errors"]) == (90, {"odd": 10})
 
 
-def test_what_a_thread_meets_does_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stats = Stats(str(tmp_path))
-    writer = recorder(tmp_path)
-    writers = Writers(writer, stats)
-    real = writer.write
-    monkeypatch.setattr(writer, "write", lambda request: (_ for _ in ()).throw(MemoryError("no more")))
-    for _ in range(20):
-        writers.put(request())
+def test_work_of_one_line_is_done_in_its_order_one_at_a_time() -> None:
+    writers, line = Writers(8), Line()
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        before = len(done)
+        time.sleep(0.0005)
+        assert len(done) == before
+        done.append(number)
+
+    for number in range(100):
+        writers.put(line, functools.partial(work, number))
     assert writers.drain(10)
-    monkeypatch.setattr(writer, "write", real)
-    writers.put(request())
+    assert done == list(range(100))
+
+
+def test_what_a_thread_meets_does_not_end_it(tmp_path: Path) -> None:
+    stats, writers = Stats(str(tmp_path)), Writers(2)
+
+    def fail() -> None:
+        raise MemoryError("no more")
+
+    for _ in range(20):
+        writers.put(Line(), fail)
+    assert writers.drain(10)
+    put(writers, stats, Writing(desk(tmp_path), "r", RANK), part())
     assert writers.drain(10)
     assert stats.snapshot()["dumped"] == 1
-    assert stats.snapshot()["errors"] == {"the dumper failed": 20}
-
-
-def test_the_forward_waits_while_memory_is_spent_but_not_for_ever() -> None:
-    budget = Budget(100)
-    assert budget.take(1000, 0), "a pass that is larger than the limit fits alone"
-    start = time.monotonic()
-    assert not budget.take(1, 0.05)
-    assert time.monotonic() - start >= 0.05
-    threading.Timer(0.05, budget.give_back, (1000,)).start()
-    assert budget.take(60, 5)
-    assert not budget.take(60, 0)
-
-
-def test_a_lease_that_was_never_granted_gives_nothing_back() -> None:
-    budget = Budget(10)
-    assert budget.take(10, 0)
-    lease = Lease(budget, 5, 1)
-    assert not lease.take(0)
-    lease.release()
-    assert not budget.take(1, 0)
 
 
 def test_counters_are_told_at_most_once_a_second(tmp_path: Path) -> None:
     stats = Stats(str(tmp_path))
     path = tmp_path / ".stats" / f"{os.getpid()}.json"
     for _ in range(100):
-        stats.dumped()
+        stats.ended(None)
+        stats.passed(0.001, 2)
         stats.skipped("health check")
     stats.refused("no such layer")
     until = time.monotonic() + 5
@@ -92,6 +91,7 @@ def test_counters_are_told_at_most_once_a_second(tmp_path: Path) -> None:
         time.sleep(0.05)
     assert told["skipped"] == {"health check": 100}
     assert told["refused"] == "no such layer"
+    assert (told["passes"], told["requests"], round(told["forward_seconds"], 3)) == (100, 200, 0.1)
 
 
 def test_what_is_loaded(tmp_path: Path) -> None:
@@ -111,6 +111,10 @@ def test_what_is_loaded(tmp_path: Path) -> None:
     assert told["start_ticks"] == start_ticks(os.getpid())
     assert (told["model_file"], told["layers"], told["started"]) == (str(model), [1, 2, 3], 5.0)
     assert len(told["model_sha256"]) == 64
+    assert told["problem"] is None
+    loaded.record(str(tmp_path), ORIGIN, str(model), 5.0, Problem("no such layer", "it has four"))
+    told = json.loads((tmp_path / ".loaded" / f"{os.getpid()}.json").read_text())
+    assert told["problem"] == {"cause": "no such layer", "detail": "it has four"}
 
 
 def test_a_pid_that_another_process_took(tmp_path: Path) -> None:
