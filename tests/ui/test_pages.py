@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -10,8 +11,10 @@ from textual.command import CommandPalette
 from console.actions import ACTIONS, ANYWHERE, BY_ID, MAIN
 from console.tui.screens.confirm import ConfirmScreen
 from console.tui.screens.help import HelpScreen
+from console.tui.screens.host_key import HostKeyScreen
 from console.tui.screens.log import LogScreen
 from console.tui.screens.main import MainScreen
+from console.tui.screens.page import Dialog
 from console.tui.widgets.log import LogView
 from remote.wire.server import LogLines
 from tests.ui import scenes
@@ -149,3 +152,21 @@ async def test_q_leaves() -> None:
         await pilot.press("q")
     assert link_of(stage).closed.is_set()
     assert app_of(pilot).return_code == 0
+
+
+ASKING: dict[str, Callable[[], Dialog[bool]]] = {
+    "plan": lambda: ConfirmScreen(scenes.STOP, "ct129"),
+    "host key": lambda: HostKeyScreen("ct129", "ssh-ed25519", "SHA256:abc"),
+}
+
+
+@pytest.mark.parametrize("asking", ASKING)
+async def test_arrows_choose_in_every_question(asking: str) -> None:
+    stage = Stage(scenes.answering)
+    async with on_stage(stage) as pilot:
+        answers: list[bool | None] = []
+        pilot.app.push_screen(ASKING[asking](), answers.append)
+        await pilot.pause()
+        await pilot.press("right", "left", "right", "enter")
+        await pilot.pause()
+        assert answers == [True]

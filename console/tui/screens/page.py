@@ -70,9 +70,13 @@ class Page(Screen[Result], Generic[Result]):
 
 
 class Dialog(Page[Result], ModalScreen[Result]):
-    """A box over what is there."""
+    """A box over what is there. Arrow keys choose among its buttons."""
 
-    BINDINGS: ClassVar[list[BindingType]] = keys("back")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *keys("back"),
+        Binding("left", "app.focus_previous", show=False),
+        Binding("right", "app.focus_next", show=False),
+    ]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A question is answered or left; it has no other ways out."""
