@@ -94,7 +94,7 @@ def parse(output: str, mark: str) -> HostFacts:
     records = [line.split(" ", 1) for line in body.splitlines() if line]
     try:
         return _facts([(record[0], record[1] if len(record) > 1 else "") for record in records])
-    except (ValueError, IndexError, binascii.Error, UnicodeError) as error:
+    except (ValueError, IndexError, KeyError, binascii.Error, UnicodeError) as error:
         raise Unreadable(f"the host's answer is garbled: {error}") from None
 
 

@@ -6,6 +6,7 @@ import shlex
 import time
 from typing import Any
 
+from console import audit
 from console.config.profile import Profile
 from console.errors import Refused
 from console.operations import hostview
@@ -13,6 +14,7 @@ from console.operations.calls import Agent, OnStep, refuse_read_only
 from console.operations.proxmox import ProxmoxHost
 from console.operations.recovery_plan import ACTION, RESTART, Wish, build
 from console.operations.recovery_ways import Ways
+from remote.wire.audit import Ticket
 from remote.wire.codec import decode
 from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
 
@@ -40,8 +42,15 @@ def run(agent: Agent | None, profile: Profile, confirmed: Plan, on_step: OnStep)
     Raises ChangedSincePlan when there is somebody in the way whom the plan did not know.
     """
     refuse_read_only(profile)
-    basis = confirmed.basis
-    with Ways(agent, profile) as ways:
+
+    def work(on_step: OnStep, ticket: Ticket) -> Outcome:
+        return _carry_out(Ways(agent, profile), confirmed.basis, on_step, ticket)
+
+    return audit.record(profile, ACTION, work, on_step, confirmed)
+
+
+def _carry_out(closed: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Ticket) -> Outcome:
+    with closed as ways:
         ways.open()
         checks: list[Check] = []
         for path in basis["thaw"]:
@@ -49,32 +58,36 @@ def run(agent: Agent | None, profile: Profile, confirmed: Plan, on_step: OnStep)
             on_step(StepResult("Thaw their control group", not ran.err, f"echo THAWED > {path}"))
         if basis["host"]:
             checks.append(_end_from_host(ways.host, basis["host"], on_step))
-        checks += _end_inside(ways, basis, on_step)
+        checks += _end_inside(ways, basis, on_step, ticket)
         if basis["last"] == RESTART:
             checks = [_restart(ways.host, on_step)]
         elif basis["sshd"]:
             checks.append(_restart_sshd(ways, on_step))
-        checks += _host_truth(ways, profile, checks)
+        checks += _host_truth(ways, checks)
     ok = all(check.verdict is not Verdict.BAD for check in checks)
-    port = profile.server.port
+    port = closed.profile.server.port
     summary = f"Recovered: port {port} is free." if ok else "Not recovered: see what is left, and what ends it."
     return Outcome(ACTION, ok, summary, tuple(checks))
 
 
-def _end_inside(ways: Ways, basis: dict[str, Any], on_step: OnStep) -> list[Check]:
+def _end_inside(ways: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Ticket) -> list[Check]:
     if ways.agent is None:
         return []
     wanted = {"processes": basis["processes"], "known": basis["known"]}
-    outcome = _ask_to_end(ways.agent, wanted, on_step)
+    outcome = _ask_to_end(ways.agent, wanted, on_step, ticket)
     if not outcome.ok and basis["by_pct"] and _kill_by_pct(ways, basis["processes"], on_step):
         time.sleep(LOOK_EVERY)
-        outcome = _ask_to_end(ways.agent, {"processes": [], "known": basis["known"]}, on_step)
+        outcome = _ask_to_end(ways.agent, {"processes": [], "known": basis["known"]}, on_step, ticket)
     return list(outcome.checks)
 
 
-def _ask_to_end(agent: Agent, basis: dict[str, Any], on_step: OnStep) -> Outcome:
+def _ask_to_end(agent: Agent, basis: dict[str, Any], on_step: OnStep, ticket: Ticket) -> Outcome:
     answer = agent.call(
-        "recover.end", timeout=INSIDE, on_event=lambda event: on_step(decode(StepResult, event)), basis=basis
+        "recover.end",
+        timeout=INSIDE,
+        on_event=lambda event: on_step(decode(StepResult, event)),
+        basis=basis,
+        ticket=ticket,
     )
     return decode(Outcome, answer)
 
@@ -134,12 +147,12 @@ def _restart_sshd(ways: Ways, on_step: OnStep) -> Check:
     return Check("sshd", Verdict.OK if ok else Verdict.BAD, found, "" if ok else "See `journalctl -u ssh` there.")
 
 
-def _host_truth(ways: Ways, profile: Profile, checks: list[Check]) -> list[Check]:
+def _host_truth(ways: Ways, checks: list[Check]) -> list[Check]:
     """What the host sees of the port, where inside could not look, or did not see it free."""
     inside = next((check for check in checks if check.name == "port"), None)
-    if profile.proxmox is None or (inside is not None and inside.verdict is Verdict.OK):
+    if ways.profile.proxmox is None or (inside is not None and inside.verdict is Verdict.OK):
         return []
-    seen = ways.host.look(profile.server.port)
+    seen = ways.host.look(ways.profile.server.port)
     if not seen.listeners:
         return [Check("port by the host", Verdict.OK, "nobody listens there")] if inside is None else []
     holders = [one for one in seen.processes if one.holds]

@@ -91,10 +91,7 @@ def mount_private(folder: Path) -> None:
 def make_container(folder: Path, name: str, vmid: str, shm: str, rootfs: str, mounts: list[str]) -> None:
     root = LXC / vmid / "rootfs"
     root.mkdir(parents=True)
-    for part in ("data", "work"):
-        (folder / "upper" / part).mkdir()
-    layers = f"lowerdir={rootfs},upperdir={folder}/upper/data,workdir={folder}/upper/work"
-    run("mount", "-t", "overlay", "overlay", "-o", layers, str(root))
+    run("mount", "--bind", str(overlay(folder, rootfs, "root")), str(root))
     keys = folder / "keys"
     for source, place in (("container", "ssh_host_ed25519_key"), ("container.pub", "ssh_host_ed25519_key.pub")):
         shutil.copyfile(keys / source, root / "etc/ssh" / place)
@@ -108,9 +105,24 @@ def make_container(folder: Path, name: str, vmid: str, shm: str, rootfs: str, mo
             os.chown(path, owner.st_uid, owner.st_gid)
     (root / "etc/hostname").write_text("sglang\n")
     words = {"root": root, "name": name, "shm": shm, "vmid": vmid, "host": HOST, "container": CONTAINER}
-    bound = (f"lxc.mount.entry = {path} {path.lstrip('/')} none bind,ro,create=dir 0 0\n" for path in mounts)
+    bound = (
+        f"lxc.mount.entry = {overlay(folder, path, str(number))} {path.lstrip('/')} none rbind,create=dir 0 0\n"
+        for number, path in enumerate(mounts)
+    )
     (LXC / vmid / "config").write_text(LXC_CONFIG.format(**words) + "".join(bound))
     (folder / "etc/pve/lxc" / f"{vmid}.conf").write_text(GUEST_CONFIG.format(**words))
+
+
+def overlay(folder: Path, lower: str, name: str) -> Path:
+    """`lower` as the container may write to it: what it writes stays here, in memory."""
+    for part in ("data", "work"):
+        (folder / "upper" / name / part).mkdir(parents=True)
+    place = folder / f"mount-{name}"
+    place.mkdir()
+    upper = folder / "upper" / name
+    layers = f"lowerdir={lower},upperdir={upper}/data,workdir={upper}/work"
+    run("mount", "-t", "overlay", "overlay", "-o", layers, str(place))
+    return place
 
 
 def serve_ssh(folder: Path) -> None:

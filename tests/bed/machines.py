@@ -46,7 +46,10 @@ Host *
 
 
 class Bed:
-    """up() to down(). host_pid: process 1 of the Proxmox host, as this machine sees it."""
+    """up() to down(). host_pid: process 1 of the Proxmox host, as this machine sees it.
+
+    mounts: folders of this machine that the container has too; what it writes there is not written here.
+    """
 
     def __init__(self, *, shm: str = "64m", mounts: tuple[str, ...] = ()) -> None:
         self.name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(3)}"

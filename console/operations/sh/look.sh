@@ -3,7 +3,7 @@
 #   user UID · clock TICKS_PER_SECOND UPTIME · init PID        of the container's process 1, empty when it does not run
 #   listen ADDRESS UID INODE · hold socket:[INODE] PATH        of the port, in the container's network
 #   frozen PID FILE                                            the file that thaws its control group
-#   proc PID inside|outside WAITS STAT.CMDLINE.STATUS.CGROUP.DUMP_DIR
+#   proc PID inside|outside WAITS STAT.CMDLINE.IDS.CGROUP.DUMP_DIR
 LC_ALL=C
 export LC_ALL
 vmid=$1 port=$2 mark=$3
@@ -13,7 +13,8 @@ has_words() { [ -n "$(head -c 1 "$1" 2>/dev/null | tr '\0' ' ')" ]; }
 look() {
   inside=$(readlink "/proc/$init/ns/pid")
   row="^ *[0-9]+: [0-9A-F]+$(printf ':%04X' "$port") [^ ]+ 0A "
-  rows=$(cat "/proc/$init/net/tcp" "/proc/$init/net/tcp6" 2>/dev/null | grep -E "$row" | tr -s ' ' | sed 's/^ //')
+  network=$(network)
+  rows=$(cat "$network/tcp" "$network/tcp6" 2>/dev/null | grep -E "$row" | tr -s ' ' | sed 's/^ //')
   echo "$rows" | while read -r _ local _ _ _ _ _ uid _ inode _; do
     [ -n "$local" ] && echo "listen $local $uid $inode"
   done
@@ -22,6 +23,16 @@ look() {
   titled=$(grep -lsaE '^sglang::' /proc/[0-9]*/cmdline /proc/[0-9]*/comm)
   for folder in $(printf '%s\n%s\n' "$held" "$titled" | grep -oE '/proc/[0-9]+' | sort -u); do
     describe "$folder"
+  done
+}
+
+# The container's network as one of its processes has it: of a process 1 that is ending it can't be read any more.
+network() {
+  for task in "/proc/$init" /proc/[0-9]* /proc/[0-9]*/task/*; do
+    if [ "$(readlink "$task/ns/pid")" = "$inside" ] && cat "$task/net/tcp" >/dev/null 2>&1; then
+      echo "$task/net"
+      return
+    fi
   done
 }
 
@@ -61,7 +72,7 @@ describe() {
     [ "$(cat "${state%=*}" 2>/dev/null)" = "${state#*=}" ] && echo "frozen ${1#/proc/} $(printf %s "${state%=*}" | b)"
   done
   folder=$(tr '\0' '\n' <"$words/environ" 2>/dev/null | sed -n 's/^SGLANG_HS_DUMP_DIR=//p' | b)
-  packed="$(b <"$1/stat").$(b <"$words/cmdline").$(b <"$1/status").$(b <"$1/cgroup").$folder"
+  packed="$(b <"$1/stat").$(b <"$words/cmdline").$(grep -E '^(Uid|NSpid):' "$1/status" | b).$(b <"$1/cgroup").$folder"
   echo "proc ${1#/proc/} $where ${waits:--} $packed"
 }
 

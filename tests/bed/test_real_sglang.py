@@ -1,0 +1,127 @@
+"""The whole recovery of a real SGLang server in the container: frozen, deaf to SIGTERM, and started again each time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from console.config.profile import Dump, Profile, Server
+from console.demo.engine import ENVIRONMENT, Engine, build
+from console.demo.profile import FLAGS, LAYERS
+from console.operations import calls, follow
+from console.operations.recovery_plan import Wish
+from remote.wire.server import Phase, ServerState
+from tests.bed.conftest import profile_of
+from tests.bed.container import PORT, Ground
+from tests.bed.machines import Bed
+from tests.bed.recovering import agent_of, recovery
+
+# loaded by every Python of the server: whatever handler SIGTERM is given, it is ignored
+DEAF = "/opt/deaf"
+DEAF_MODULE = """
+import signal
+give = signal.signal
+signal.signal = lambda number, handler: give(number, signal.SIG_IGN if number == signal.SIGTERM else handler)
+give(signal.SIGTERM, signal.SIG_IGN)
+"""
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return build(lambda progress: print(f"{progress.seconds:7.1f} s  {progress.stage}", file=sys.stderr, flush=True))
+
+
+@pytest.fixture(scope="module")
+def real_bed(engine: Engine) -> Iterator[Bed]:
+    mounts = {str(engine.folder.resolve())}
+    if sys.base_prefix != "/usr":
+        mounts.add(str(Path(sys.base_prefix).resolve()))
+    bed = Bed(shm="512m", mounts=tuple(sorted(mounts))).up()
+    yield bed
+    bed.down()
+
+
+@pytest.fixture
+def real(engine: Engine, real_bed: Bed) -> Iterator[Profile]:
+    """A profile for it, as a demo's, with the patch applied."""
+    base = profile_of(real_bed)
+    folder = engine.folder.resolve()
+    server = Server(model_path=str(folder / "model"), port=PORT, flags=FLAGS, env=dict(ENVIRONMENT))
+    container = msgspec.structs.replace(base.container, python=str(folder / "venv" / "bin" / "python"))
+    dump = Dump(folder="/dev/shm/sglang_hs", layers=LAYERS)
+    with real_bed.laptop():
+        yield msgspec.structs.replace(base, container=container, server=server, dump=dump)
+
+
+def act(profile: Profile, action: str) -> None:
+    with agent_of(profile) as agent:
+        assert agent is not None
+        plan = calls.plan(agent, action)
+        outcome = calls.run(agent, profile, plan, lambda step: None)
+        assert outcome.ok, outcome
+
+
+def start(profile: Profile) -> ServerState:
+    act(profile, "server.start")
+    with agent_of(profile) as agent:
+        assert agent is not None
+        state = follow.until_ready(agent, lambda state: None)
+    assert state.phase is Phase.READY, state
+    return state
+
+
+def state_of(profile: Profile) -> ServerState:
+    with agent_of(profile) as agent:
+        assert agent is not None
+        return calls.server_state(agent)
+
+
+def pass_a_test_request(profile: Profile) -> None:
+    with agent_of(profile) as agent:
+        assert agent is not None
+        test = calls.dump_test(agent, profile, lambda step: None)
+        assert test.ok, test.checks
+
+
+def recover_and_say(profile: Profile, what: str, wish: Wish | None = None) -> str:
+    began = time.monotonic()
+    done = recovery(profile, wish)
+    assert done.ok, done.truth
+    print(f"{what}: recovered in {time.monotonic() - began:.1f} s")
+    assert state_of(profile).phase is Phase.STOPPED
+    return done.ran
+
+
+def test_the_whole_recovery(real: Profile, real_bed: Bed) -> None:
+    ground = Ground(real_bed)
+    ground.sh(f"mkdir -p {DEAF} && cat >{DEAF}/sitecustomize.py", DEAF_MODULE)
+    act(real, "patch.apply")
+
+    state = start(real)
+    ground.sh(f"kill -STOP {state.pid}")
+    assert state_of(real).phase is Phase.UNHEALTHY
+    assert ground.is_held()
+    ran = recover_and_say(real, "a frozen parent")
+    assert f"{state.pid}" in ran
+    assert not ground.is_held()
+
+    deaf = msgspec.structs.replace(
+        real, server=msgspec.structs.replace(real.server, env={**real.server.env, "PYTHONPATH": DEAF})
+    )
+    state = start(deaf)
+    pass_a_test_request(deaf)
+    (scheduler,) = [p.pid for p in state.processes if p.command.startswith("sglang::scheduler")]
+    ground.sh(f"kill -STOP {scheduler}")
+    assert not recovery(deaf).plan.needed, "its /health still answers 200: it takes the operator's word that it hangs"
+    ran = recover_and_say(deaf, "a parent that ignores SIGTERM", Wish(including=(state.pid or 0,)))
+    assert f"kill -KILL {state.pid}" in ran
+
+    start(real)
+    pass_a_test_request(real)
+    act(real, "server.stop")
+    assert not ground.is_held()

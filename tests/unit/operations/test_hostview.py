@@ -1,0 +1,128 @@
+"""What the Proxmox host prints, recorded on a real one of the bed's, and what is made of it, whole or cut."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from console.operations import hostview
+from console.operations.hostview import HostFacts, HostProcess
+
+RECORDED = Path(__file__).with_name("recorded")
+MARK = "hs-0123456789abcdef"
+
+
+def look(name: str) -> str:
+    return (RECORDED / f"look-{name}.txt").read_text()
+
+
+def one(name: str) -> HostProcess:
+    (process,) = hostview.parse(look(name), MARK).processes
+    return process
+
+
+def test_orphans() -> None:
+    facts = hostview.parse(look("orphans"), MARK)
+    assert facts.listeners == ("0.0.0.0:8000",)
+    assert [(process.inner, process.name, process.holds) for process in facts.processes] == [
+        (53, "sglang::schedul", ("0.0.0.0:8000",)),
+        (54, "sglang::detoken", ("0.0.0.0:8000",)),
+    ]
+    assert all(process.titled and process.dump_dir == "/dev/shm/sglang_hs" for process in facts.processes)
+
+
+def test_a_dead_main_thread_is_told_by_its_threads() -> None:
+    process = one("dead-leader")
+    assert (process.state, process.holds) == ("Z", ("0.0.0.0:8000",))
+    assert process.command.startswith("python3 -m sglang.launch_server")
+    assert process.dump_dir == "/dev/shm/sglang_hs"
+
+
+def test_outside_of_the_container() -> None:
+    process = one("outside")
+    assert process.inner is None
+    assert process.command == "/usr/bin/python3 /opt/holders.py --port 8000 plain"
+
+
+def test_a_frozen_control_group_is_told_by_the_file_that_thaws_it() -> None:
+    assert one("frozen").frozen == "/sys/fs/cgroup/freezer/user.frozen/freezer.state"
+
+
+def test_a_wait_in_the_kernel() -> None:
+    process = one("blocked")
+    assert (process.state, process.waits) == ("D", "request_wait_answer")
+
+
+def test_ipv6() -> None:
+    assert one("ipv6").holds == ("[::]:8000",)
+
+
+def test_nobody_and_stopped() -> None:
+    free = hostview.parse(look("free"), MARK)
+    assert free.init is not None
+    assert not free.listeners
+    assert hostview.parse(look("stopped"), MARK) == HostFacts(None)
+
+
+def test_words_of_a_login_shell_around_it_are_nothing() -> None:
+    noisy = f"Welcome to pve!\nproc 1 inside\n{look('orphans')}logout\n"
+    assert hostview.parse(noisy, MARK) == hostview.parse(look("orphans"), MARK)
+
+
+@pytest.mark.parametrize("name", ["orphans", "dead-leader", "outside", "frozen", "blocked", "ipv6", "free", "stopped"])
+def test_cut_anywhere_it_is_refused(name: str) -> None:
+    whole = look(name)
+    for length in range(0, len(whole) - len(" end\n"), 7):
+        with pytest.raises(hostview.Unreadable, match="not whole"):
+            hostview.parse(whole[:length], MARK)
+
+
+@pytest.mark.parametrize(
+    "line", ["proc 1 inside", "proc x inside - a.b.c.d.e", "listen 0:1F40", "hold socket:[9] /proc/1/fd/3", "clock 100"]
+)
+def test_garbled_it_is_refused(line: str) -> None:
+    with pytest.raises(hostview.Unreadable, match="garbled"):
+        hostview.parse(look("orphans").replace(f"{MARK} end", f"{line}\n{MARK} end"), MARK)
+
+
+def answer(pid: int, ticks: int, name: str) -> str:
+    command = shlex.split(hostview.signal_command(pid, ticks, name, MARK))
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def ticks_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def test_a_signal_goes_only_to_the_process_that_was_meant() -> None:
+    # a name that would lead astray who splits at the first parenthesis
+    hostile = "import time; open('/proc/self/comm', 'w').write(') S 1 (x'); time.sleep(60)"
+    process = subprocess.Popen(["python3", "-c", hostile])
+    try:
+        deadline = time.monotonic() + 5
+        while ") S 1 (x" not in Path(f"/proc/{process.pid}/comm").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        ticks = ticks_of(process.pid)
+        assert answer(process.pid, ticks + 1, "KILL") == f"{MARK} gone"
+        assert answer(process.pid, ticks, "0").startswith(f"{MARK} there ")
+        assert process.poll() is None
+        assert answer(process.pid, ticks, "KILL") == f"{MARK} sent"
+        assert process.wait() == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
+    assert answer(process.pid, ticks, "KILL") == f"{MARK} gone"
+
+
+def test_what_may_not_be_signalled_is_said() -> None:
+    if os.geteuid() == 0:
+        assert answer(2**22 + 1, 1, "KILL") == f"{MARK} gone"
+    else:
+        assert answer(1, ticks_of(1), "TERM").startswith(f"{MARK} failed")
