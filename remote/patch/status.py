@@ -6,6 +6,7 @@ import glob
 import os
 from typing import Optional
 
+from remote.canary import convention
 from remote.patch import choice, files, loaded, marks, package
 from remote.patch.look import Look, NoModelFileError, NoSglangError, take
 from remote.patch.origin import original_of
@@ -45,7 +46,7 @@ def of(target: Target, look: Look) -> PatchStatus:
         original_sha256=files.sha256(known) if known is not None else None,
         lines=lines_of(look),
         depths=(_text(state, look), _hash(state, look), _imported(look), loaded.check(target, look)),
-        notes=_notes(look),
+        notes=_notes(look) + _draft(target, look),
     )
 
 
@@ -174,6 +175,12 @@ def _notes(look: Look) -> tuple[str, ...]:
     if look.store is None:
         notes.append("no folder can keep originals: apply is refused")
     return tuple(notes)
+
+
+def _draft(target: Target, look: Look) -> tuple[str, ...]:
+    """The alarm when this release captures other layers for the draft's ids than are dumped."""
+    found = convention.check(look.release, target.eagle_layer_ids, target.layers)
+    return () if found is None or found.verdict is Verdict.OK else (found.found,)
 
 
 def _unpatched_since(record: Record, look: Look) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from console.config.profile import Container, Dump, Profile, Server
 from remote.canary import convention
 from remote.wire.plan import Verdict
 
@@ -59,3 +60,10 @@ def test_what_is_said(version: str | None, ids: tuple[int, ...], verdict: Verdic
 
 def test_a_profile_that_names_layers_means_what_it_says() -> None:
     assert convention.check("0.5.14", None, (3, 31, 59)) is None
+
+
+def test_the_profile_tells_the_drafts_ids() -> None:
+    container, server = Container(host="h", python="python3"), Server(model_path="/m")
+    named = Profile(container=container, server=server, dump=Dump(eagle_layer_ids=(2, 30, 58)))
+    assert (named.target.layers, named.target.eagle_layer_ids) == ((3, 31, 59), (2, 30, 58))
+    assert Profile(container=container, server=server, dump=Dump(layers=(3,))).target.eagle_layer_ids is None

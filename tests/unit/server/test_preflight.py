@@ -202,3 +202,16 @@ def test_variables_that_contradict_dumping_are_refused(stand_in: StandIn) -> Non
     found = check(dataclasses.replace(stand_in.target, env=env), "dumping")
     assert found.verdict is Verdict.BAD
     assert "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION" in found.found
+
+
+def test_a_draft_that_this_release_captures_otherwise_is_refused(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:  # D08
+    python = dataclasses.replace(interpreter.inspect(stand_in.target.python), sglang_version="0.5.14")
+    monkeypatch.setattr(interpreter, "inspect", lambda *_: python)
+    target = dataclasses.replace(stand_in.target, layers=(3, 31, 59), eagle_layer_ids=(2, 30, 58))
+    found = check(target, "draft's layers")
+    assert found.verdict is Verdict.BAD
+    assert "with eagle ids [2, 30, 58] captures before [2, 30, 58]" in found.found
+    named = dataclasses.replace(target, eagle_layer_ids=None)
+    assert "draft's layers" not in {one.name for one in preflight.examine(named).checks}
