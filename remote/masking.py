@@ -52,7 +52,7 @@ def mask_json(value: Any, known: Collection[str] = ()) -> Any:
     """JSON with the secrets in all its texts replaced."""
     if isinstance(value, str):
         return mask_text(value, known)
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [mask_json(item, known) for item in value]
     if isinstance(value, dict):
         return {name: mask_json(item, known) for name, item in value.items()}

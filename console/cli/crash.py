@@ -10,6 +10,7 @@ from pathlib import Path
 import platformdirs
 
 from console.errors import OperatorError
+from remote.masking import mask_text, secrets_of
 
 
 class Crash(OperatorError):
@@ -19,15 +20,16 @@ class Crash(OperatorError):
 
 
 def crash(error: BaseException) -> Crash:
-    """Write the traceback of `error` where it can be sent from; returns what to tell of it."""
-    text = "".join(traceback.format_exception(error))
+    """Write the traceback of `error`, free of secrets, where it can be sent from; returns what to tell of it."""
+    secrets = secrets_of((), os.environ)
+    text = mask_text("".join(traceback.format_exception(error)), secrets)
     try:
         folder = Path(platformdirs.user_log_dir("hsconsole"))
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / time.strftime("crash-%Y%m%d-%H%M%S.txt")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w", errors="replace") as file:
             file.write(text)
         where = f"The details are in {path}; please report them."
     except OSError as failure:
         where = f"The details could not be written ({failure.strerror})."
-    return Crash(f"{type(error).__name__}: {error}", where)
+    return Crash(mask_text(f"{type(error).__name__}: {error}", secrets), where)

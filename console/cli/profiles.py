@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 
 from console.cli import output
 from console.config import load
+from console.config.profile import Profile
 from console.errors import OperatorError
 from console.text import harmless
+from remote.masking import mask_env, mask_json, secrets_of
 
 
 @click.command("profiles")
@@ -40,14 +44,23 @@ def _problem(name: str) -> str:
 
 
 def _show(name: str, *, as_json: bool) -> None:
-    document = msgspec.to_builtins(load.load(name))
+    document = _without_secrets(load.load(name))
     if as_json:
         output.print_json(document)
         return
     for section, value in document.items():
         if not isinstance(value, dict):
-            click.echo(f"{section} = {value!r}")
+            click.echo(f"{section} = {harmless(repr(value))}")
             continue
         click.echo(f"[{section}]")
         for key, item in value.items():
             click.echo(f"  {key} = {harmless(repr(item))}")
+
+
+def _without_secrets(profile: Profile) -> dict[str, Any]:
+    """Its keys as the file has them: what is printed lands in scrollbacks, tickets and CI logs."""
+    document: dict[str, Any] = mask_json(
+        msgspec.to_builtins(profile), secrets_of(profile.server.flags, profile.server.env)
+    )
+    document["server"]["env"] = mask_env(document["server"]["env"])
+    return document

@@ -69,7 +69,7 @@ def stop(profile: str | None, as_json: bool, dry_run: bool, yes: bool) -> None:
 @click.option(
     "--last-resort",
     type=click.Choice([PYTHONS, RESTART]),
-    default="",
+    callback=lambda _, __, value: value or "",
     help="End every Python process of the container, or restart it. Asks for a typed word.",
 )
 @click.option("--word", default="", help="The typed word of a last resort, where nobody is there to type it.")

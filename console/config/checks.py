@@ -65,7 +65,7 @@ def _server(profile: Profile) -> Iterator[Problem]:
     yield from _port("server.port", server.port)
     yield from _unless(server.tp >= 1, "server.tp", server.tp, "1 or more")
     for i, flag in enumerate(server.flags):
-        yield from _unless("\0" not in flag, f"server.flags[{i}]", flag, "text without NUL")
+        yield from _unless("\0" not in flag, f"server.flags[{i}]", "text with NUL", "text without NUL")
     for name, value in server.env.items():
         yield from _unless(bool(VARIABLE.fullmatch(name)), f"server.env.{name}", name, "names of A-Z, a-z, 0-9 and _")
         yield from _unless("\0" not in value, f"server.env.{name}", "text with NUL", "text without NUL")

@@ -84,10 +84,10 @@ def _allowed(complaint: str) -> str:
 
 
 def _found(place: str, data: Any) -> str:
-    """The value at `place`; of the server's environment only its type, for it may hold secrets."""
+    """The value at `place`; of the server's environment and flags only its type, for they may hold secrets."""
     for part in re.findall(r"[^.\[\]]+", place):
         try:
             data = data[int(part)] if isinstance(data, list) else data[part]
         except (KeyError, ValueError, IndexError, TypeError):
             return "something else"
-    return type(data).__name__ if place.startswith("server.env") else repr(data)
+    return type(data).__name__ if place.startswith(("server.env", "server.flags")) else repr(data)

@@ -72,7 +72,7 @@ def read(port: int) -> Optional[Record]:
     try:
         text = _path(port).read_text(encoding="utf-8")
         return decode(Record, json.loads(text))
-    except (OSError, ValueError, WireError):
+    except (OSError, ValueError, RecursionError, WireError):
         return None
 
 
