@@ -19,10 +19,10 @@ import platformdirs
 
 from console.config.profile import Profile
 from console.errors import OperatorError
-from remote.masking import mask_json, mask_text, secrets_of
 from remote.wire import journal
 from remote.wire.audit import AuditError, Entry, Ticket, bounded, new_id, now
 from remote.wire.codec import encode
+from remote.wire.masking import mask_json, mask_text, secrets_of
 from remote.wire.plan import Plan, StepResult
 
 T = TypeVar("T")

@@ -6,13 +6,13 @@ import os
 import time
 from typing import Any, Callable, Optional, TypeVar
 
-from remote.masking import mask_json, secrets_of
 from remote.server.record import who
 from remote.statedir import state_dir
 from remote.wire import chain, journal
 from remote.wire.audit import ChainReport, Entries, Entry, Ticket, bounded, new_id, now
 from remote.wire.codec import decode, encode
 from remote.wire.errors import OperatorError
+from remote.wire.masking import mask_json, secrets_of
 from remote.wire.plan import StepResult
 from remote.wire.target import Target
 

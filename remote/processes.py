@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from remote.masking import mask_argv
 from remote.wire.errors import ServerError
+from remote.wire.masking import mask_argv
 from remote.wire.server import ProcessInfo
 
 PROC = Path("/proc")

@@ -10,7 +10,7 @@ from pathlib import Path
 import platformdirs
 
 from console.errors import OperatorError
-from remote.masking import mask_text, secrets_of
+from remote.wire.masking import mask_text, secrets_of
 
 
 class Crash(OperatorError):

@@ -12,7 +12,7 @@ from console.config import load
 from console.config.profile import Profile
 from console.errors import OperatorError
 from console.text import harmless
-from remote.masking import mask_env, mask_json, secrets_of
+from remote.wire.masking import mask_env, mask_json, secrets_of
 
 
 @click.command("profiles")

@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, Optional
 
-from remote.masking import mask_argv, mask_env
 from remote.server.flags import Flag, canonical, parse, spelled, translate
+from remote.wire.masking import mask_argv, mask_env
 from remote.wire.target import Target
 
 # hsconsole's own questions, which would fill the log at one every two seconds

@@ -8,11 +8,11 @@ import time
 from typing import Any, Callable, Optional
 
 from remote import processes
-from remote.masking import mask_argv
 from remote.server import causes, command, log, preflight, record, spawn, state
 from remote.server.preflight import Examination
 from remote.telemetry import gpus
 from remote.wire.errors import ChangedSincePlan, Refused, ServerError
+from remote.wire.masking import mask_argv
 from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
 from remote.wire.server import Phase
 from remote.wire.target import Target

@@ -20,9 +20,9 @@ from console.config import load, write
 from console.config.profile import Container, Dump, Profile, Server
 from console.errors import OperatorError, Refused
 from remote import processes
-from remote.masking import mask_argv, mask_json, mask_text, secrets_of
 from remote.server import command, launch, preflight, stop
 from remote.wire.codec import encode
+from remote.wire.masking import mask_argv, mask_json, mask_text, secrets_of
 from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
 from remote.wire.target import Target
 from tests.unit.security.words import hostile
@@ -207,7 +207,7 @@ def test_masking_long_hostile_text_takes_no_time() -> None:
         command_line = [
             sys.executable,
             "-c",
-            "import sys; from remote.masking import mask_text; mask_text(sys.stdin.read())",
+            "import sys; from remote.wire.masking import mask_text; mask_text(sys.stdin.read())",
         ]
         subprocess.run(command_line, input=text.encode(), check=True, timeout=20)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from remote.masking import mask_argv, mask_env
 from remote.server import command, release
 from remote.server.flags import Flag, parse, translate
+from remote.wire.masking import mask_argv, mask_env
 from remote.wire.target import Target
 
 
