@@ -13,7 +13,7 @@ from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
 from console.config import load
 from console.operations import calls
-from console.text import harmless, span
+from console.text import span
 from remote.wire import chain
 from remote.wire.audit import ChainReport, Entry
 
@@ -134,8 +134,10 @@ def _print_chain(found: ChainReport) -> None:
         place = f"{found.misfit.file}:{found.misfit.line}" if found.misfit.line else found.misfit.file
         output.say(f"✗ {place}: {found.misfit.what}", fg="red", bold=True)
         return
-    where = ", ".join(found.files) or "there is no log yet"
-    click.secho(f"✓ {found.lines} lines, each fits the one before it: {harmless(where)}", fg="green")
+    if not found.files:
+        output.say("✓ There is no log yet.", fg="green")
+        return
+    output.say(f"✓ {found.lines} lines, each fits the one before it: {', '.join(found.files)}", fg="green")
 
 
 def _text(value: Any) -> str:
