@@ -45,8 +45,10 @@ def command(checking: bool, as_json: bool) -> None:
         line.clear()
         open_profile(profile, hint)
 
-    tour(line.show, open_screen)
-    line.clear()
+    try:
+        tour(line.show, open_screen)
+    finally:
+        line.clear()  # whatever ended the screen
 
 
 def _check(*, as_json: bool) -> int:

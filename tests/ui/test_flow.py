@@ -18,6 +18,7 @@ from console.tui.screens.patch import PatchScreen
 from console.tui.screens.preflight import PreflightScreen
 from console.tui.screens.request import RequestScreen
 from console.tui.screens.run import RunScreen
+from remote.wire.plan import StepResult
 from tests.ui import scenes
 from tests.ui.scenes import Stage
 from tests.ui.stagehand import app_of, link_of, on_stage, showing, toasts, until, words
@@ -84,6 +85,16 @@ async def test_a_stop_from_key_to_second_look() -> None:
         assert "The server is gone." in pilot.app.clipboard
         await pilot.press("escape")
         assert isinstance(pilot.app.screen, MainScreen)
+
+
+async def test_a_step_tells_whole_paths_on_a_narrow_screen() -> None:
+    path = "/root/.local/state/hsconsole/originals/f61f93019bf1e7680f45"
+    stage = Stage(scenes.answering)
+    async with on_stage(stage, size=(80, 24)) as pilot:
+        link_of(stage).steps["run server.stop"] = [StepResult("A title of ordinary length, as steps have", True, path)]
+        await pilot.press("x")
+        await confirm(pilot)
+        await until(pilot, lambda: path in words(pilot))
 
 
 async def test_a_second_look_that_disagrees_is_no_success() -> None:

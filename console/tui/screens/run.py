@@ -18,6 +18,8 @@ from console.tui.widgets.dumps import DumpTable
 from remote.wire.dumps import DumpTest
 from remote.wire.plan import StepResult
 
+LEAST = 40  # cells for a step's detail beside it; where there are less it goes below, so that paths stay whole
+
 
 class RunScreen(Sheet[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", show=False)]
@@ -72,4 +74,7 @@ def _step(step: StepResult, wide: int, width: int) -> list[Content]:
     sign, style = ("✓", ink.GOOD) if step.ok else ("✗", ink.BAD)
     took = Content.styled(f"{step.seconds:6.1f} s", ink.MUTED)
     head = Content.assemble(("  " + sign, style), "  ", cells(plain(step.title, longest=200), wide), took, "  ")
-    return hang(head, plain(step.detail, ink.MUTED if step.ok else style, 2000), width)
+    detail = plain(step.detail, ink.MUTED if step.ok else style, 2000)
+    if width - head.cell_length >= LEAST:
+        return hang(head, detail, width)
+    return [head, *(hang(Content("     "), detail, width) if step.detail else [])]
