@@ -11,7 +11,7 @@ from typing import Optional
 from remote import interpreter, ports
 from remote.canary import convention
 from remote.patch import operations as patch
-from remote.server import ask, command, find, model, release, state
+from remote.server import ask, command, dumpfolder, find, model, release, state
 from remote.server.command import CommandLine
 from remote.server.find import Found
 from remote.telemetry import gpus, shm
@@ -60,7 +60,7 @@ def look(target: Target) -> Examination:
     checks += [_running(found, target), _port(found, target), *_model(target, line)]
     checks += [_room(target, line), _gpus(target, line, found)]
     convention_check = convention.check(python.sglang_version, target.eagle_layer_ids, target.layers)
-    checks += [convention_check] if convention_check else []
+    checks += [odd for odd in (convention_check, dumpfolder.check(target.dump_dir)) if odd]
     path = ask.HEALTH if package is None or release.health_can_be_quiet(package) else ask.NOT_HEALTH_OLD
     return Examination(Preflight(tuple(checks)), line, python, status, found, path)
 

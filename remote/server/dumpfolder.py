@@ -1,0 +1,38 @@
+"""Whose is the folder of the dumps? In /dev/shm anybody may make it first, and then put links where dumps go."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from typing import Optional
+
+from remote.wire.plan import Check, Verdict
+
+ROOT = 0
+
+
+def check(folder: str) -> Optional[Check]:
+    """None when nobody else can change what is in `folder`, or it is not there yet."""
+    try:
+        found = os.lstat(folder)
+        if stat.S_ISLNK(found.st_mode) and found.st_uid in (os.getuid(), ROOT):
+            found = os.stat(folder)  # a link of our own
+    except OSError:
+        return None
+    if found.st_uid not in (os.getuid(), ROOT):
+        problem = f"belongs to {_name(found.st_uid)}"
+    elif found.st_mode & 0o022:
+        problem = "can be written to by others"
+    else:
+        return None
+    remedy = "Unless they are trusted: remove it, and make one of your own with `install -d -m 700`."
+    what = f"{folder} {problem}: they could replace dumps, or have other files of yours written to"
+    return Check("dump folder", Verdict.WARN, what, remedy)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
