@@ -22,6 +22,8 @@ NewContext = Callable[[Optional[Target], Callable[[Any], None], threading.Event]
 WORKERS = 8
 SILENCE = 60.0  # seconds without a frame from the console until it is taken for gone
 GRACE = 5.0  # seconds for what is under way to come to its end
+ACTION_GRACE = 180.0  # seconds for an action: a stop's ladder must not be left halfway up
+ACTION = "run"  # the call that changes something
 
 
 class Loop:
@@ -34,6 +36,7 @@ class Loop:
         self._target: Optional[Target] = None
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="call")
         self._running: dict[int, threading.Event] = {}
+        self._acting: set[int] = set()  # those of them that are actions
         self._changed = threading.Condition()
         self._heard = time.monotonic()
 
@@ -57,6 +60,8 @@ class Loop:
             raise WireError(f"neither a call nor a cancel: {sorted(frame)}")
         with self._changed:
             self._running[number] = cancelled
+            if name == ACTION:
+                self._acting.add(number)
         if name in ("ping", "open"):
             self._answer(number, name, args, cancelled)  # here and now: the heartbeat, and what later calls rest on
         elif name.startswith("watch."):
@@ -77,6 +82,7 @@ class Loop:
         self._output.write(frame)
         with self._changed:
             self._running.pop(number, None)
+            self._acting.discard(number)
             self._changed.notify_all()
 
     def _result(self, number: int, name: str, args: dict[str, Any], cancelled: threading.Event) -> Any:
@@ -102,8 +108,9 @@ class Loop:
         os._exit(0)  # the reading thread waits for a line that won't come
 
     def _finish(self) -> None:
-        """Cancel everything and let it end, but not for long."""
+        """Cancel everything and let it end: not for long, but an action for as long as it needs."""
         with self._changed:
             for event in self._running.values():
                 event.set()
             self._changed.wait_for(lambda: not self._running, GRACE)
+            self._changed.wait_for(lambda: not self._acting, ACTION_GRACE)

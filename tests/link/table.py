@@ -56,11 +56,11 @@ def wide(context: Context, size: int) -> None:
         context.emit("x" * size)
 
 
-def once(context: Context, path: str) -> int:
-    """How often this was run: two lines in a file each time, one now and one a little later."""
+def once(context: Context, path: str, seconds: float = 0.3) -> int:
+    """How often this was run: two lines in a file each time, one now and one `seconds` later."""
     with Path(path).open("a") as file:
         file.write("begun\n")
-    time.sleep(0.3)
+    time.sleep(seconds)
     with Path(path).open("a") as file:
         file.write("ended\n")
     return Path(path).read_text().count("ended")
@@ -84,6 +84,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "sleep": lambda c, seconds: time.sleep(seconds),
     "target": lambda c: c.target,
     "once": once,
+    "run": once,
     "exit": lambda c, status: os._exit(status),
     "die": lambda c, word: (sys.stderr.write(word + "\n"), sys.stderr.flush(), os._exit(3)),
     "read": lambda c: sys.stdin.read(),

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from console.ssh import pack
+from remote.agent import loop
 from tests.link.conftest import packed
 
 FOUND = [
@@ -117,6 +118,19 @@ def test_what_is_under_way_ends_when_nobody_reads_any_more(agent: Agent, tmp_pat
     agent.process.stdout.close()
     agent.process.wait(5)
     assert (tmp_path / "ran").read_text() == "begun\nended\n"
+
+
+def test_an_action_under_way_has_the_time_it_needs(agent: Agent, tmp_path: Path) -> None:
+    """Longer than other calls get: a stop that waits for a server which ignores TERM still ends with KILL."""
+    agent.hear()
+    path = tmp_path / "ran"
+    agent.say(json.dumps({"id": 1, "call": "run", "args": {"path": str(path), "seconds": loop.GRACE + 1}}).encode())
+    while not path.exists():
+        time.sleep(0.01)
+    assert agent.process.stdin is not None
+    agent.process.stdin.close()
+    agent.process.wait(loop.GRACE + 5)
+    assert path.read_text() == "begun\nended\n"
 
 
 def test_a_call_that_is_cancelled_before_its_turn_does_nothing(agent: Agent, tmp_path: Path) -> None:
