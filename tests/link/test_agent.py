@@ -127,9 +127,7 @@ def test_an_action_under_way_has_the_time_it_needs(agent: Agent, tmp_path: Path)
     agent.say(json.dumps({"id": 1, "call": "run", "args": {"path": str(path), "seconds": loop.GRACE + 1}}).encode())
     while not path.exists():
         time.sleep(0.01)
-    assert agent.process.stdin is not None
-    agent.process.stdin.close()
-    agent.process.wait(loop.GRACE + 5)
+    agent.process.communicate(timeout=loop.GRACE + 5)  # closes its stdin
     assert path.read_text() == "begun\nended\n"
 
 
