@@ -15,14 +15,15 @@ from transformers import AutoModelForCausalLM
 
 
 def outputs_of(model: Any, ids: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """The residual stream before every layer, and the output of the final norm, each [tokens, hidden]."""
+    """The residual stream before every layer and behind the last, and the output of the final norm; [tokens, hidden]
+    each."""
     before: list[torch.Tensor] = []
     hooks = [
-        layer.register_forward_pre_hook(
+        module.register_forward_pre_hook(
             lambda _, args, kwargs: before.append((args[0] if args else kwargs["hidden_states"])[0].clone()),
             with_kwargs=True,
         )
-        for layer in model.model.layers
+        for module in (*model.model.layers, model.model.norm)
     ]
     with torch.no_grad():
         final = model.model(ids[None]).last_hidden_state[0]
@@ -42,6 +43,8 @@ def compare(model: Any, request: pathlib.Path) -> dict[str, Any]:
     ids = torch.load(request / "input_ids.pt", weights_only=True)
     before, final = outputs_of(model, ids)
     wanted = {f"aux_{at}": before[layer] for at, layer in enumerate(meta["captured_at_layers"])} | {"final": final}
+    if (request / "final_prenorm.pt").exists():
+        wanted["final_prenorm"] = before[-1]
     errors = {
         name: relative_error(torch.load(request / f"{name}.pt", weights_only=True), tensor)
         for name, tensor in wanted.items()

@@ -1,0 +1,190 @@
+"""Servers of other releases of SGLang in the engine's environment, each in a folder that comes first on its path."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from console.demo.engine import ENVIRONMENT, Engine, cache_folder
+from console.demo.profile import FLAGS, LAYERS
+from console.demo.sshd import free_port
+from remote.patch import operations
+from remote.wire.target import Target
+
+HERE = Path(__file__).parent
+GRAPHS_OFF = ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled")
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """packages: what it needs in other versions than the engine has. changes: see inside/sitecustomize.py."""
+
+    version: str
+    packages: tuple[str, ...] = ()
+    graphs_off: tuple[str, ...] = GRAPHS_OFF
+    changes: tuple[str, ...] = ()
+
+
+RELEASES = {
+    release.version: release
+    for release in (
+        Release("0.5.23"),
+        Release("0.5.20"),
+        Release("0.5.16", ("transformers==5.12.1", "tokenizers==0.22.2")),
+        Release(
+            "0.5.12.post1",
+            ("transformers==5.6.0", "tokenizers==0.22.2"),
+            ("--disable-cuda-graph", "--disable-piecewise-cuda-graph"),
+        ),
+        Release(
+            "0.5.9",
+            ("transformers==4.57.1", "tokenizers==0.22.2", "huggingface_hub<1.0"),
+            ("--disable-cuda-graph",),
+            ("dispatch",),
+        ),
+    )
+}
+
+
+def _overlay(engine: Engine, release: Release) -> Path:
+    """Its packages, installed once in the cache folder."""
+    folder = cache_folder() / "releases" / release.version
+    if not (folder / ".complete").exists():
+        command: list[str | Path] = [
+            engine.python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--upgrade",
+            "--target",
+            folder,
+        ]
+        subprocess.run([*command, f"sglang=={release.version}", *release.packages], check=True, timeout=600)
+        (folder / ".complete").touch()
+    return folder
+
+
+class Server:
+    """A running server that dumps into `folder`."""
+
+    def __init__(self, folder: Path, url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.folder = folder
+        self.log = log
+        self._url = url
+        self._process = process
+
+    def until_ready(self, seconds: float = 600) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with contextlib.suppress(urllib.error.URLError, OSError):
+                if urllib.request.urlopen(f"{self._url}/health", timeout=2).status == 200:
+                    return
+            time.sleep(0.3)
+        raise AssertionError(f"the server did not start:\n{self.log.read_text(errors='replace')[-3000:]}")
+
+    def ask(self, rid: str, ids: list[int]) -> None:
+        body = {"input_ids": ids, "rid": rid, "sampling_params": {"max_new_tokens": 2, "temperature": 0}}
+        request = urllib.request.Request(
+            f"{self._url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            assert json.load(answer)["meta_info"]["prompt_tokens"] == len(ids)
+
+    def ask_all(self, prompts: Mapping[str, list[int]], at_once: int = 16) -> None:
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(self.ask, prompts, prompts.values()))
+
+    def ended(self, count: int, seconds: float = 60) -> list[dict[str, Any]]:
+        """Metadata of `count` requests, with `error` where there is one, when so many have ended."""
+        wait_for(lambda: len(self._requests()) >= count, seconds)
+        found = []
+        for request in self._requests():
+            meta = json.loads((request / "meta.json").read_text())
+            error = request / "error"
+            found.append({**meta, "error": json.loads(error.read_text()) if error.exists() else None})
+        assert len(found) == count
+        return found
+
+    def _requests(self) -> list[Path]:
+        return list(self.folder.glob("req_*"))
+
+    def stop(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(3)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def wait_for(seen: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def serving(
+    engine: Engine,
+    version: str,
+    work: Path,
+    *flags: str,
+    changes: tuple[str, ...] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Server]:
+    """The release's server, patched by the product, with `flags` beyond those that it needs on a CPU."""
+    release = RELEASES[version]
+    path = f"{HERE / 'inside'}:{_overlay(engine, release)}"
+    dumps, port, log = work / "dumps", free_port(), work / "server.log"
+    target = Target(str(engine.python), str(engine.model), env={"PYTHONPATH": path}, dump_dir=str(dumps), layers=LAYERS)
+    plan = operations.plan_apply(target)
+    if plan.needed:
+        operations.apply(target, plan.basis, lambda _: None)
+    command = [str(engine.python), "-m", "sglang.launch_server", "--model-path", str(engine.model), "--host=127.0.0.1"]
+    command += [f"--port={port}", *FLAGS, *release.graphs_off, "--skip-server-warmup", *flags]
+    settings = {
+        **ENVIRONMENT,
+        "PYTHONPATH": path,
+        "HS_TEST": ",".join((*release.changes, *changes)),
+        "SGLANG_HS_DUMP_DIR": str(dumps),
+        "SGLANG_HS_DUMP_LAYERS": ",".join(map(str, LAYERS)),
+        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
+        **env,
+    }
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            start_new_session=True,
+        )  # fmt: skip
+    server = Server(dumps, f"http://127.0.0.1:{port}", process, log)
+    try:
+        server.until_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+def compared(engine: Engine, folder: Path) -> dict[str, dict[str, Any]]:
+    """rid → what reference.py says about its dump."""
+    command = [engine.python, HERE / "reference.py", engine.model, folder]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **ENVIRONMENT}
+    )
+    assert done.returncode == 0, done.stderr
+    return {found["rid"] or f"#{number}": found for number, found in json.loads(done.stdout).items()}

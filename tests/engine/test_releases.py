@@ -1,0 +1,101 @@
+"""Real servers of several releases and set-ups: every tensor of every request against transformers in fp32."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from console.demo.engine import Engine
+
+from . import releases
+from .releases import Server, compared, serving
+
+LIMIT = 1e-5  # relative error
+RANKS = ("--tp-size=2",)
+TWO_CORES = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
+CHUNKS = ("--chunked-prefill-size=2048",)
+WHOLE = ("--chunked-prefill-size=-1",)
+NO_CACHE = "--disable-radix-cache"
+TENSORS = {"aux_0", "aux_1", "aux_2", "final"}
+
+
+def prompts(count: int = 32, longest: int = 600) -> dict[str, list[int]]:
+    dice = random.Random("prompts")
+    return {f"r{k}": [dice.randrange(2, 512) for _ in range(dice.randint(1, longest))] for k in range(count)}
+
+
+def prove(server: Server, engine: Engine, sent: dict[str, list[int]], tensors: set[str] = TENSORS) -> None:
+    """One whole dump for each prompt, each tensor as transformers computes it."""
+    metas = server.ended(len(sent))
+    assert [meta["error"] for meta in metas if meta["error"]] == []
+    found = compared(engine, server.folder)
+    by_ids = {tuple(one["ids"]): one["errors"] for one in found.values()}
+    assert set(by_ids) == {tuple(ids) for ids in sent.values()}
+    assert all(set(errors) == tensors for errors in by_ids.values())
+    errors = [error for errors in by_ids.values() for error in errors.values()]
+    assert all(error <= LIMIT for error in errors), errors  # each: NaN hides from max()
+    print(f"{len(sent)} requests, largest relative error {max(errors):.1e}")
+
+
+def test_prompts_in_chunks_are_whole_dumps(engine: Engine, tmp_path: Path) -> None:
+    sent = prompts() | {"long": [2 + 7 * at % 510 for at in range(10_000)]}
+    with serving(engine, "0.5.23", tmp_path, *CHUNKS, NO_CACHE, env={"SGLANG_HS_DUMP_PRENORM": "1"}) as server:
+        server.ask_all(sent)
+        assert {meta["rid"]: meta["num_tokens"] for meta in server.ended(33)}["long"] == 10_000
+        prove(server, engine, sent, TENSORS | {"final_prenorm"})
+        stats = [json.loads(path.read_text()) for path in server.folder.glob(".stats/*.json")]
+        assert sum(one["dumped"] for one in stats) == 33
+        assert "pool of" in server.log.read_text()
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("version", releases.RELEASES)
+@pytest.mark.parametrize("flags", [WHOLE, CHUNKS], ids=["whole", "chunks"])
+def test_one_rank(engine: Engine, tmp_path: Path, version: str, flags: tuple[str, ...]) -> None:
+    sent = prompts() | ({"long": [2 + 7 * at % 510 for at in range(5000)]} if flags == CHUNKS else {})
+    with serving(engine, version, tmp_path, *flags, NO_CACHE) as server:
+        server.ask_all(sent)
+        prove(server, engine, sent)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("version", releases.RELEASES)
+def test_two_ranks_that_defer_their_all_reduce(engine: Engine, tmp_path: Path, version: str) -> None:
+    """0.5.23 does so by itself; older releases are made to."""
+    changes = () if version == "0.5.23" else ("defer",)
+    sent = prompts()
+    with serving(engine, version, tmp_path, *WHOLE, NO_CACHE, *RANKS, changes=changes, env=TWO_CORES) as server:
+        (server.folder / ".canary").write_text("r0\nr1\n")
+        server.ask_all(sent)
+        prove(server, engine, sent)
+        if version not in ("0.5.9",):  # its passes carry no request ids
+            other = Server(server.folder / ".ranks" / "1", "", server._process, server.log)
+            assert {meta["rid"] for meta in other.ended(2)} == {"r0", "r1"}
+            prove(other, engine, {rid: sent[rid] for rid in ("r0", "r1")})
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("flags", "cause"),
+    [
+        ((*WHOLE, NO_CACHE, "--tp-size=2", "--dp-size=2", "--enable-dp-attention"), "data-parallel attention"),
+        ((*WHOLE, NO_CACHE, "--pp-size=2"), "pipeline parallelism"),
+        ((*CHUNKS, NO_CACHE, "--enable-mixed-chunk"), "mixed chunks"),
+        (WHOLE, "the radix cache"),
+    ],
+    ids=["dp attention", "pipeline", "mixed chunk", "radix cache"],
+)
+def test_what_can_not_be_right_is_refused(engine: Engine, tmp_path: Path, flags: tuple[str, ...], cause: str) -> None:
+    """In the log and in `.loaded` before the first request; then as each request's error."""
+    sent = prompts(8, 40)
+    with serving(engine, "0.5.23", tmp_path, *flags, env=TWO_CORES) as server:
+        assert f"REFUSED, nothing will be dumped: {cause}" in server.log.read_text()
+        claims = [json.loads(path.read_text())["problem"] for path in server.folder.glob(".loaded/*.json")]
+        assert any(problem and problem["cause"].startswith(cause) for problem in claims)
+        server.ask_all(sent)
+        metas = server.ended(8)
+        assert {meta["rid"] for meta in metas} == set(sent)
+        assert all(meta["error"]["cause"].startswith(cause) for meta in metas)
