@@ -21,7 +21,7 @@ def recover_by_command(
     *,
     including: tuple[int, ...],
     including_host: tuple[int, ...],
-    last_resort: str,
+    last_resort: str | None,
     word: str,
     dry_run: bool,
     yes: bool,
@@ -38,7 +38,7 @@ def recover_by_command(
 
     with contextlib.ExitStack() as stack:
         agent = _agent(profile, stack, as_json=as_json)
-        plan = document["plan"] = recover.plan(agent, profile, Wish(including, including_host, last_resort))
+        plan = document["plan"] = recover.plan(agent, profile, Wish(including, including_host, last_resort or ""))
         if not as_json:
             output.print_plan(plan)
         well = True
