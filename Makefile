@@ -26,8 +26,9 @@ lint: setup
 # The first half waits more than it computes, so more of it than there are cores runs at once;
 # the second shares one SGLang.
 test: lint
+	sh tests/system-packages.sh test
 	$(BIN)/pytest -n 4 tests/unit tests/link tests/ui
-	$(BIN)/pytest tests/engine
+	$(BIN)/pytest --durations=15 tests/engine tests/bed
 
 # More releases and models than `make test` can afford.
 test-matrix: lint

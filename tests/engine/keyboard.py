@@ -73,5 +73,3 @@ class Keyboard:
 async def at_the_screen(app: HsConsoleApp, size: tuple[int, int] = SIZE) -> AsyncIterator[Keyboard]:
     async with app.run_test(size=size) as pilot:
         yield Keyboard(app, pilot)
-
-
