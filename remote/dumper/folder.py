@@ -13,8 +13,9 @@ from typing import Callable, Optional
 from . import log
 from .process import alive
 
-_NUMBERED = re.compile(r"req_(0|[1-9]\d*)|\.req_(0|[1-9]\d*)\.\d+")
-_LEFTOVER = re.compile(r"\.req_\d+\.(\d+)")
+_DIGITS = 15  # of a number; a longer one is nobody's, and going on from it would leave what readers take for a number
+_NUMBERED = re.compile(r"req_(0|[1-9]\d{0,14})|\.req_(0|[1-9]\d{0,14})\.\d+", re.ASCII)
+_LEFTOVER = re.compile(r"\.req_\d+\.(\d+)", re.ASCII)
 _WIDTH = 20  # the counter keeps its size, so that it can still be written when the file system is full
 
 
@@ -68,7 +69,8 @@ class Folder:
         while True:
             os.makedirs(self.path, exist_ok=True)
             path = os.path.join(self.path, ".counter")
-            counter = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            # a link there would be somebody else's: the folder may lie where everybody can write
+            counter = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             try:
                 fcntl.flock(counter, fcntl.LOCK_EX)
                 if _same_file(counter, path):
@@ -79,7 +81,7 @@ class Folder:
 
     def _next(self, counter: int) -> int:
         text = os.pread(counter, 64, 0).strip()
-        stored = int(text) if text.isdigit() else None
+        stored = int(text) if text.isdigit() and len(text.lstrip(b"0")) <= _DIGITS else None
         if stored is not None and self._floor is not None:
             return max(stored, self._floor)
         if self._floor is not None:

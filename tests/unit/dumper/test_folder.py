@@ -39,13 +39,13 @@ def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
     assert again.claim() == 11, "claimed numbers count, whether or not their directory was ever there"
 
 
-@pytest.mark.parametrize("odd", ["req_foo", "req_-1", "req_007", "req_5x", ".req_7"])
+@pytest.mark.parametrize("odd", ["req_foo", "req_-1", "req_007", "req_5x", ".req_7", "req_" + "9" * 26, "req_٣"])
 def test_odd_names_are_no_numbers(tmp_path: Path, odd: str) -> None:
     (tmp_path / odd).mkdir()
     assert Folder(str(tmp_path)).claim() == 0
 
 
-@pytest.mark.parametrize("content", [b"", b"junk", b"\xff" * 64, b"3\n"])
+@pytest.mark.parametrize("content", [b"", b"junk", b"\xff" * 64, b"3\n", b"9" * 26])
 def test_a_counter_that_is_lost_or_low_never_brings_a_number_back(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "req_41").mkdir()
     (tmp_path / ".counter").write_bytes(content)
@@ -104,3 +104,11 @@ def test_publishing_never_replaces_a_request(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not empty"):
         folder.publish(str(aside), number)
     assert (tmp_path / f"req_{number}" / "done").exists()
+
+
+def test_a_link_in_place_of_the_counter_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "dumps").mkdir()
+    (tmp_path / "dumps" / ".counter").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        Folder(str(tmp_path / "dumps")).claim()
+    assert not (tmp_path / "elsewhere").exists()
