@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-matrix lint bench screenshots
+.PHONY: bench-gpu setup demo test test-matrix lint bench screenshots
 
 setup: $(VENV)/.ready
 
@@ -36,6 +36,10 @@ test-matrix: lint
 
 bench: setup
 	$(BIN)/python -m tests.bench
+
+# On a machine with a GPU, torch and a bundle of wheels: docs/performance.md. GPUS=2 for tensor parallel.
+bench-gpu:
+	python3 -m tests.gpu --tp $(or $(GPUS),1)
 
 screenshots: setup
 	$(BIN)/python -m screenshots.take
