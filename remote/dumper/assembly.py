@@ -52,15 +52,18 @@ class Assembly:
         self._writers.put(self._passes, functools.partial(self._take, taken))
 
     def _take(self, taken: Taken) -> None:
-        segments = [(index, segment) for index, segment in enumerate(taken.segments) if not segment.health_check]
+        segments = [segment for segment in taken.segments if not segment.health_check]
         release = _shared(taken.loan, len(segments))
         tensors, problem = _awaited(taken)
         totals = tensors.pop("totals", None)
         before, self._open = self._open, {}
-        for index, segment in segments:
+        for segment in segments:
             part = _part(segment, tensors, release, problem)
-            whole = totals is None or segment.end >= int(totals[index])
-            self._route(segment, part, before, whole)
+            whole = totals is None or segment.end >= int(totals[segment.index])
+            if taken.mixed and segment.prefix and segment.rid not in before:
+                part.release()
+            else:
+                self._route(segment, part, before, whole)
         for left in before.values():
             self._writers.put(left.line, functools.partial(self._end, left.writing, _CUT_OFF))
 

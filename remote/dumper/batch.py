@@ -14,8 +14,10 @@ _HEALTH = "HEALTH_CHECK"
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """The rows `start … start + rows - 1` of a pass. prefix: position of the first of them in its prompt."""
+    """The rows `start … start + rows - 1` of a pass. index: of the request in its batch. prefix: position of the first
+    row in its prompt."""
 
+    index: int
     rid: Optional[str]
     start: int
     rows: int
@@ -37,8 +39,8 @@ def split(batch: Any) -> list[Segment]:
     prefixes = _integers(batch.extend_prefix_lens_cpu, batch.extend_prefix_lens)
     rids: Sequence[Optional[str]] = getattr(batch, "rids", None) or [None] * len(lengths)
     segments, start = [], 0
-    for rid, rows, prefix in zip(rids, lengths, prefixes):
-        segments.append(Segment(rid, start, rows, prefix))
+    for index, (rid, rows, prefix) in enumerate(zip(rids, lengths, prefixes)):
+        segments.append(Segment(index, rid, start, rows, prefix))
         start += rows
     return segments
 

@@ -101,10 +101,11 @@ class Dumper:
         ids = batch.input_ids if input_ids is None else input_ids
         inputs = Inputs(segments, rows, ids, positions, prompt_lengths(batch))
         writes = server.writes or self._selection.any()
+        mixed = batch.forward_mode.name == "MIXED"
         problem = server.problem or refusal.of_pass(batch)
         if problem is not None:
             if server.writes:
-                self._submit(server, self._without_states(inputs, problem), 0.0)
+                self._submit(server, self._without_states(inputs, problem, mixed), 0.0)
             return None
         lend = functools.partial(self._lend, inputs)
         submit = functools.partial(self._submit, server)
@@ -159,18 +160,18 @@ class Dumper:
             raise DumpFailure(Problem("the writers do not keep up with the server", detail))
         return loan
 
-    def _without_states(self, inputs: Inputs, problem: Problem) -> Taken:
+    def _without_states(self, inputs: Inputs, problem: Problem, mixed: bool) -> Taken:
         """The ids alone, which tell whose the error is."""
         loan = self._pool.lend(_size_of_inputs(inputs), inputs.ids.is_cuda, _PATIENCE_S)
         if loan is None:
-            return Taken(inputs.segments, None, None, problem)
+            return Taken(inputs.segments, None, None, problem, mixed)
         copy = host.HostCopy(loan)
         try:
             inputs.add_to(copy)
             copy.seal()
         except Exception as error:
             log.once(f"the ids of a refused request are not known: {problem_of(error).cause}")
-        return Taken(inputs.segments, copy, loan, problem)
+        return Taken(inputs.segments, copy, loan, problem, mixed)
 
     def _submit(self, server: Server, taken: Taken, seconds: float) -> None:
         try:
@@ -201,7 +202,7 @@ def _size_of_inputs(inputs: Inputs) -> int:
 def _nobodys(batch: Any, positions: Any) -> str:
     """Why a pass holds no requests of anybody, or none that could be told apart; empty when it does."""
     mode = batch.forward_mode.name
-    if mode != "EXTEND":
+    if mode not in ("EXTEND", "MIXED"):
         log.once(refusal.of_mode(mode))
         return f"{mode} pass"
     if positions.is_cuda and torch.cuda.is_current_stream_capturing():

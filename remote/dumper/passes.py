@@ -39,12 +39,16 @@ class Inputs:
 
 @dataclasses.dataclass(frozen=True)
 class Taken:
-    """A pass as the forward left it. copy: aux_0 …, final and the inputs; with a problem, the inputs at most."""
+    """A pass as the forward left it. copy: aux_0 …, final and the inputs; with a problem, the inputs at most.
+
+    mixed: some of its requests may be decoded ones, which are none of ours.
+    """
 
     segments: Sequence[Segment]
     copy: Optional[HostCopy]
     loan: Optional[Loan]
     problem: Optional[Problem]
+    mixed: bool = False
 
 
 class Pass:

@@ -12,12 +12,11 @@ QUIET_MODES = frozenset({"DECODE", "IDLE", "DUMMY_FIRST", "PREBUILT"})  # nothin
 
 
 class _Option(NamedTuple):
-    """A server argument that can't go with dumps when it is so."""
+    """A server argument that can't go with dumps when it is `wrong`."""
 
     name: str
     wrong: Callable[[Any], bool]
-    cause: str
-    detail: str
+    problem: Problem
 
 
 def _many(value: Any) -> bool:
@@ -34,28 +33,40 @@ def _records_prefill(config: Any) -> bool:
 
 
 _ROWS = "each rank has only some tokens of a prompt"
+_PIPELINE = Problem(
+    "pipeline parallelism can not be dumped", "each stage has only its own layers. Start without --pp-size"
+)
+_CONTEXT = Problem("context parallelism can not be dumped", f"{_ROWS}. Start without --attn-cp-size")
+_ATTENTION = Problem("data-parallel attention can not be dumped", f"{_ROWS}. Start without --enable-dp-attention")
+_EXPERTS = Problem("experts that scatter tokens can not be dumped", f"{_ROWS}. Start without --moe-a2a-backend")
+_OVERLAP = Problem(
+    "two-batch overlap can not be dumped",
+    "it leaves the layer loop early. Start without --enable-two-batch-overlap",
+)
+_SPECULATION = Problem(
+    "speculative decoding can not be dumped", "its passes look like prompts. Start without --speculative-algorithm"
+)
+_MIXED = Problem(
+    "mixed chunks can not be dumped", "decoded rows are in the pass of a prompt. Start without --enable-mixed-chunk"
+)
+_SPLIT = Problem("split prefill can not be dumped", "it does not run the layer loop. Start without --enable-pdmux")
+_GRAPHS = "CUDA graphs of prefill can not be dumped"
+_PIECEWISE = Problem(_GRAPHS, "no Python runs in them. Start without --enable-piecewise-cuda-graph")
+_RECORDED = Problem(_GRAPHS, "no Python runs in them. Start with --cuda-graph-backend-prefill=disabled")
+_CACHE = Problem("the radix cache would keep rows out of dumps", "Start with --disable-radix-cache")
 _OPTIONS = (
-    _Option("pp_size", _many, "pipeline parallelism can not be dumped",
-            "each stage has only its own layers. Start without --pp-size"),
-    _Option("attn_cp_size", _many, "context parallelism can not be dumped", f"{_ROWS}. Start without --attn-cp-size"),
-    _Option("enable_dp_attention", _named, "data-parallel attention can not be dumped",
-            f"{_ROWS}. Start without --enable-dp-attention"),
-    _Option("moe_a2a_backend", _named, "experts that scatter tokens can not be dumped",
-            f"{_ROWS}. Start without --moe-a2a-backend"),
-    _Option("enable_two_batch_overlap", _named, "two-batch overlap can not be dumped",
-            "it leaves the layer loop early. Start without --enable-two-batch-overlap"),
-    _Option("speculative_algorithm", _named, "speculative decoding can not be dumped",
-            "its passes look like prompts. Start without --speculative-algorithm"),
-    _Option("enable_mixed_chunk", _named, "mixed chunks can not be dumped",
-            "decoded rows are in the pass of a prompt. Start without --enable-mixed-chunk"),
-    _Option("enable_pdmux", _named, "split prefill can not be dumped", "Start without --enable-pdmux"),
-    _Option("enable_piecewise_cuda_graph", _named, "CUDA graphs of prefill can not be dumped",
-            "no Python runs in them. Start without --enable-piecewise-cuda-graph"),
-    _Option("cuda_graph_config", _records_prefill, "CUDA graphs of prefill can not be dumped",
-            "no Python runs in them. Start with --cuda-graph-backend-prefill=disabled"),
-    _Option("disable_radix_cache", lambda value: value is False, "the radix cache would keep rows out of dumps",
-            "Start with --disable-radix-cache"),
-)  # fmt: skip
+    _Option("pp_size", _many, _PIPELINE),
+    _Option("attn_cp_size", _many, _CONTEXT),
+    _Option("enable_dp_attention", _named, _ATTENTION),
+    _Option("moe_a2a_backend", _named, _EXPERTS),
+    _Option("enable_two_batch_overlap", _named, _OVERLAP),
+    _Option("speculative_algorithm", _named, _SPECULATION),
+    _Option("enable_mixed_chunk", _named, _MIXED),
+    _Option("enable_pdmux", _named, _SPLIT),
+    _Option("enable_piecewise_cuda_graph", _named, _PIECEWISE),
+    _Option("cuda_graph_config", _records_prefill, _RECORDED),
+    _Option("disable_radix_cache", lambda value: value is False, _CACHE),
+)
 
 
 def of_options() -> Optional[Problem]:
@@ -63,7 +74,7 @@ def of_options() -> Optional[Problem]:
     for wrong in _OPTIONS:
         value = option(wrong.name)
         if value is not MISSING and wrong.wrong(value):
-            return Problem(wrong.cause, wrong.detail)
+            return wrong.problem
     return None
 
 
@@ -75,18 +86,18 @@ def of_model(model: Any, layers: Sequence[int]) -> Optional[Problem]:
         detail = f"this model has layers 0 to {there - 1}; SGLANG_HS_DUMP_LAYERS asks for {beyond}"
         return Problem("the model has no such layer", detail)
     if pp_rank_and_size(model)[1] > 1:
-        return Problem(_OPTIONS[0].cause, _OPTIONS[0].detail)
+        return _PIPELINE
     return None
 
 
 def of_pass(batch: Any) -> Optional[Problem]:
     """Why no request of this pass can be dumped. Alike on every rank."""
+    if batch.forward_mode.name == "MIXED":
+        return _MIXED
     if getattr(batch, "can_run_tbo", False):
-        detail = "it leaves the layer loop early. Start without --enable-two-batch-overlap"
-        return Problem("two-batch overlap can not be dumped", detail)
+        return _OVERLAP
     if getattr(batch, "global_num_tokens_cpu", None) is not None:
-        detail = f"{_ROWS}. Start without --enable-dp-attention and without --moe-a2a-backend"
-        return Problem("data-parallel attention can not be dumped", detail)
+        return _ATTENTION
     if not hasattr(batch, "orig_seq_lens") and _chunks():
         detail = "this release does not tell where a prompt ends. Start with --chunked-prefill-size -1"
         return Problem("prompts in chunks can not be told from whole ones", detail)
@@ -101,7 +112,6 @@ def _chunks() -> bool:
 def of_mode(mode: str) -> str:
     """What to say about a pass that is neither plain prefill nor quiet."""
     remedy = {
-        "MIXED": "Start without --enable-mixed-chunk",
         "TARGET_VERIFY": "Start without --speculative-algorithm",
         "DRAFT_EXTEND": "Start without --speculative-algorithm",
         "DRAFT_EXTEND_V2": "Start without --speculative-algorithm",

@@ -66,7 +66,7 @@ class Writers:
             line = self._queue.get()
             try:
                 line.waiting[0]()
-            except Exception as error:
+            except BaseException as error:  # nothing may end a writer: its line would wait for ever
                 problem = problem_of(error)
                 log.once(f"a writer failed: {problem.cause}", problem.detail)
             with self._lock:

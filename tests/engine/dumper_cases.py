@@ -156,13 +156,27 @@ def a_batch_of_tomorrow_stays_out_of_the_forward() -> None:
 @case
 def passes_that_are_not_plain_prefill() -> None:
     bench = Bench()
-    for mode in ("DECODE", "IDLE", "MIXED", "TARGET_VERIFY"):
+    for mode in ("DECODE", "IDLE", "TARGET_VERIFY"):
         bench.forward(bench.batch([3], forward_mode=SimpleNamespace(name=mode)))
     bench.forward(bench.batch([3], rids=None))
     bench.forward(bench.batch([1], rids=["HEALTH_CHECK_1"]))
     assert not list(bench.folder.glob("req_*"))
     skipped = bench.stats.snapshot()["skipped"]
-    assert skipped == {"MIXED pass": 1, "TARGET_VERIFY pass": 1, "warm-up without request": 1, "health check": 1}
+    assert skipped == {"TARGET_VERIFY pass": 1, "warm-up without request": 1, "health check": 1}
+
+
+@case
+def prompts_mixed_with_decoded_rows_are_told_once() -> None:
+    bench, mixed = Bench(), SimpleNamespace(name="MIXED")
+    for rids, lengths, prefixes, totals in (
+        (["decoded", "whole", "long"], [1, 3, 4], [7, 0, 0], [8, 3, 9]),
+        (["long", "decoded"], [4, 1], [4, 8], [9, 9]),
+        (["long", "decoded"], [1, 1], [8, 9], [9, 10]),
+    ):
+        bench.forward(bench.batch(lengths, prefixes, rids=rids, totals=totals, forward_mode=mixed))
+    assert set(bench.numbers("error")) == {"whole", "long"}
+    assert len(list(bench.folder.glob("req_*"))) == 2
+    assert "mixed chunks" in bench.cause("long")
 
 
 @case

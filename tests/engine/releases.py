@@ -47,12 +47,13 @@ RELEASES = {
             "0.5.12.post1",
             ("transformers==5.6.0", "tokenizers==0.22.2"),
             ("--disable-cuda-graph", "--disable-piecewise-cuda-graph"),
+            ("kernels",),
         ),
         Release(
             "0.5.9",
             ("transformers==4.57.1", "tokenizers==0.22.2", "huggingface_hub<1.0"),
             ("--disable-cuda-graph",),
-            ("dispatch",),
+            ("kernels", "dispatch"),
         ),
     )
 }

@@ -1,5 +1,6 @@
 """Put first on a test server's PYTHONPATH. HS_TEST, comma-separated, says what it changes:
 
+kernels   have the stand-in for compiled kernels hold a part that older releases import
 dispatch  send DeepSeek's attention down the absorbed path, on releases that know no plugins yet
 defer     have every layer but the last leave its all-reduce to the next one, as fused kernels on GPUs have it
 """
@@ -41,7 +42,13 @@ def _complete(module: Any) -> None:
     module.RMSNorm.forward_with_allreduce_fusion = forward
 
 
+def _submodule(module: Any) -> None:
+    """Releases up to 0.5.12 import this part of the kernels without need."""
+    sys.modules["sgl_kernel.kvcacheio"] = module
+
+
 _CHANGES: dict[str, dict[str, Callable[[Any], None]]] = {
+    "kernels": {"sgl_kernel": _submodule},
     "dispatch": {"sglang.srt.models.deepseek_v2": _dispatch},
     "defer": {"sglang.srt.layers.communicator": _defer, "sglang.srt.layers.layernorm": _complete},
 }

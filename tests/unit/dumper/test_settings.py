@@ -99,14 +99,15 @@ def test_models(model: dict[str, Any], words: str | None) -> None:
         ({}, "--chunked-prefill-size -1"),
         ({"can_run_tbo": True}, "--enable-two-batch-overlap"),
         ({"global_num_tokens_cpu": [5, 0]}, "--enable-dp-attention"),
+        ({"forward_mode": SimpleNamespace(name="MIXED")}, "--enable-mixed-chunk"),
     ],
 )
 def test_passes(batch: dict[str, Any], words: str | None) -> None:
-    problem = refusal.of_pass(SimpleNamespace(**batch))
+    problem = refusal.of_pass(SimpleNamespace(**{"forward_mode": SimpleNamespace(name="EXTEND"), **batch}))
     assert (problem is None) if words is None else problem is not None and words in problem.detail
 
 
-@pytest.mark.parametrize("mode", ["MIXED", "TARGET_VERIFY", "DRAFT_EXTEND", "SPLIT_PREFILL", "ONE_OF_TOMORROW"])
+@pytest.mark.parametrize("mode", ["TARGET_VERIFY", "DRAFT_EXTEND", "SPLIT_PREFILL", "ONE_OF_TOMORROW"])
 def test_modes_are_refused_by_name(mode: str) -> None:
     assert mode in refusal.of_mode(mode)
 
