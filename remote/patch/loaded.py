@@ -20,12 +20,13 @@ READ_LIMIT = 1 << 20  # bytes of one .loaded file
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What a live process says it loaded."""
+    """What a live process says it loaded. problem: why it can't dump anything as it was started, empty when it can."""
 
     process: Process
     model_file: str
     model_sha256: str
     dumper_digest: str
+    problem: str = ""
 
 
 def check(target: Target, look: Look) -> Check:
@@ -45,6 +46,10 @@ def check(target: Target, look: Look) -> Check:
 
 def _claimed(claims: list[Claim], look: Look) -> Check:
     wrong = [c for c in claims if (c.model_sha256, c.dumper_digest) != (look.sha256, look.dumper_digest)]
+    refusing = [c for c in claims if c.problem]
+    if refusing and not wrong:
+        found = f"{_pids([c.process for c in refusing])} loaded this file and dumps nothing: {refusing[0].problem}"
+        return Check("loaded", Verdict.BAD, found, "Start the server as that says.")
     if not wrong:
         return Check("loaded", Verdict.OK, f"{_pids([c.process for c in claims])} loaded this file and this dumper")
     other = "a patched file that is not there any more" if not look.patched else "another file or dumper"
@@ -101,7 +106,13 @@ def _claim(path: str) -> Optional[Claim]:
         return None
     if process is None or not all(isinstance(word, str) for word in words):
         return None
-    return Claim(process, *words)
+    return Claim(process, *words, problem=_problem(said))
+
+
+def _problem(said: dict[str, Any]) -> str:
+    """`problem` of a claim, see docs/format.md; dumpers before it had none."""
+    told = said.get("problem")
+    return f"{told.get('cause')}. {told.get('detail')}" if isinstance(told, dict) else ""
 
 
 def _servers(target: Target, look: Look) -> list[Process]:

@@ -96,6 +96,15 @@ def test_a_server_that_loaded_something_else_needs_a_restart(bench: Make, server
     assert _loaded(env).verdict is Verdict.WARN
 
 
+def test_a_server_that_can_not_dump_as_it_was_started(bench: Make, server: Start) -> None:
+    env = bench()
+    env.apply()
+    _claim(env, server(env), problem={"cause": "pipeline parallelism can not be dumped", "detail": "No --pp-size"})
+    check = _loaded(env)
+    assert check.verdict is Verdict.BAD
+    assert "dumps nothing: pipeline parallelism can not be dumped. No --pp-size" in check.found
+
+
 def test_reverted_under_a_running_server(bench: Make, server: Start) -> None:
     env = bench()
     env.apply()
