@@ -106,7 +106,7 @@ def _claim(path: str) -> Optional[Claim]:
         return None
     if process is None or not all(isinstance(word, str) for word in words):
         return None
-    return Claim(process, *words, problem=_problem(said))
+    return Claim(process, words[0], words[1], words[2], _problem(said))
 
 
 def _problem(said: dict[str, Any]) -> str:
