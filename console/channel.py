@@ -72,8 +72,10 @@ class FrameChannel:
 
     def close(self) -> None:
         """End it without calling on_end, and wait for its threads."""
+        from console.ssh.connection import close  # not above: paramiko is imported when a link is wanted
+
         self._ended.set()
-        self._channel.close()
+        close(self._channel)
         for thread in (self._reader, self._drainer):
             if thread is not threading.current_thread():
                 thread.join(1.0)

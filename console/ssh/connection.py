@@ -89,7 +89,7 @@ class Connection:
             what = f"no end within {timeout:.0f} s" if isinstance(error, TimeoutError) else str(error) or "line broke"
             raise LinkError(f"{self.label}, running `{command[:60]}`: {what}") from None
         finally:
-            channel.close()
+            close(channel)
 
     def close(self) -> None:
         """End the connection and every hop of it, the farthest first."""
@@ -160,6 +160,12 @@ class Connection:
             self._tell(f"{hop.known_hosts[0]} can't be written ({error.strerror}): the key will be asked for again")
 
 
+def close(channel: paramiko.Channel) -> None:
+    """Close a channel, also where the line is broken already: paramiko would raise then."""
+    with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
+        channel.close()
+
+
 @contextlib.contextmanager
 def answered(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
     """Bound a request that asks for an answer: paramiko would wait for it for ever. Raises TimeoutError."""
@@ -167,7 +173,7 @@ def answered(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
 
     def give_up() -> None:
         late.set()
-        channel.close()
+        close(channel)
 
     timer = threading.Timer(seconds, give_up)
     timer.daemon = True

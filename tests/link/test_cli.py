@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -134,7 +135,15 @@ def test_closed_descriptors_are_borne(env: dict[str, str], closed: str) -> None:
 @pytest.mark.parametrize("as_json", [False, True])
 def test_an_interrupt_ends_it_in_order(env: dict[str, str], as_json: bool, tmp_path: Path) -> None:
     command = [*HSCONSOLE, "server", "logs", "--follow", *(["--json"] if as_json else [])]
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # whoever runs the tests in the background has interrupts ignored, and so would the child
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stdout is not None
     first = process.stdout.readline()
     assert "log" in first

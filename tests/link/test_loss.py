@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import pytest
 
 from console import client as clients
@@ -16,6 +17,7 @@ from console.client import AgentClient
 from console.config.profile import Profile
 from console.errors import LinkError, LinkLost
 from console.ssh import bootstrap, pack
+from console.ssh.connection import answered
 from tests.link.conftest import packed
 from tests.link.sshd import Sshd
 
@@ -152,3 +154,16 @@ def test_an_agent_that_hears_nothing_ends(profile: Profile, monkeypatch: pytest.
     client.stream("watch.ticks", lambda _: None)
     assert "status 0" in lost_within(client, 5)
     client.close()
+
+
+def test_a_late_answer_on_a_broken_line_is_a_timeout_and_no_traceback() -> None:
+    class Broken(paramiko.Channel):
+        def close(self) -> None:
+            raise EOFError
+
+    def ask() -> None:
+        time.sleep(0.2)
+        raise paramiko.SSHException("the channel is closed")
+
+    with pytest.raises(TimeoutError, match="no answer within"), answered(Broken(1), 0.05):
+        ask()
