@@ -29,10 +29,11 @@ _PATIENCE_S = 30.0  # how long the forward may wait for the writers; SGLang's wa
 class Server:
     """What is asked of SGLang once, when the model first runs. writes: one process of a replica does.
 
-    problem: why nothing of this server can be dumped.
+    mixed: passes of prefill may hold decoded rows. problem: why nothing of this server can be dumped.
     """
 
     writes: bool
+    mixed: bool
     assembly: Assembly
     problem: Optional[Problem]
 
@@ -101,7 +102,7 @@ class Dumper:
         ids = batch.input_ids if input_ids is None else input_ids
         inputs = Inputs(segments, rows, ids, positions, prompt_lengths(batch))
         writes = server.writes or self._selection.any()
-        mixed = batch.forward_mode.name == "MIXED"
+        mixed = server.mixed or batch.forward_mode.name == "MIXED"
         problem = server.problem or refusal.of_pass(batch)
         if problem is not None:
             if server.writes:
@@ -128,7 +129,8 @@ class Dumper:
                 ended = self._stats.ended if writes else (lambda _: None)
                 about = Rank(rank, size, release.hidden_size(model))
                 assembly = Assembly(desk, about, self._writers, takes, ended)
-                self._server = Server(writes, assembly, self._refused)
+                mixed = release.option("enable_mixed_chunk") is True  # 0.5.23 calls such passes plain prefill
+                self._server = Server(writes, mixed, assembly, self._refused)
             return self._server
 
     def _refuse(self, problem: Optional[Problem]) -> None:

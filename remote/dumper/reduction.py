@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from . import log
+
 _OWED = "_sglang_needs_allreduce_fusion"
 
 
@@ -14,6 +16,7 @@ def stream(hidden_states: Any, residual: Any) -> Any:
     A collective then: every rank of the group has to call it. The tensors themselves stay as they are.
     """
     if getattr(hidden_states, _OWED, False):
+        log.once("layers leave their all-reduce to the next one (fused): the dumper completes what it captures")
         hidden_states = _group_sum()(hidden_states.clone())
     return hidden_states if residual is None else hidden_states + residual
 

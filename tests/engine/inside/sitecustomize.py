@@ -2,6 +2,7 @@
 
 kernels   have the stand-in for compiled kernels hold a part that older releases import
 dispatch  send DeepSeek's attention down the absorbed path, on releases that know no plugins yet
+idle      give torch_native attention what the idle batches of data-parallel attention ask it for
 defer     have every layer but the last leave its all-reduce to the next one, as fused kernels on GPUs have it
 """
 
@@ -22,6 +23,10 @@ def _dispatch(module: Any) -> None:
         return method
 
     module.DeepseekV2AttentionMLA.dispatch_attn_forward_method = absorbed
+
+
+def _idle(module: Any) -> None:
+    module.TorchNativeAttnBackend.get_cpu_graph_seq_len_fill_value = lambda self: 1
 
 
 def _defer(module: Any) -> None:
@@ -50,6 +55,7 @@ def _submodule(module: Any) -> None:
 _CHANGES: dict[str, dict[str, Callable[[Any], None]]] = {
     "kernels": {"sgl_kernel": _submodule},
     "dispatch": {"sglang.srt.models.deepseek_v2": _dispatch},
+    "idle": {"sglang.srt.layers.attention.torch_native_backend": _idle},
     "defer": {"sglang.srt.layers.communicator": _defer, "sglang.srt.layers.layernorm": _complete},
 }
 
