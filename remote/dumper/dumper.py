@@ -23,6 +23,7 @@ from .stats import Stats
 from .writers import Writers
 
 _PATIENCE_S = 30.0  # how long the forward may wait for the writers; SGLang's watchdog gives it 300
+_REQUEST_OVERHEAD = 64 << 10  # bounds the number of waiting requests, however small they are
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Dumper:
         self._stats = stats
         self._tell = tell
         self._pool = Pool(settings.pool)
+        self._patience = _PATIENCE_S
         self._selection = Selection(settings.folder)
         self._server: Optional[Server] = None
         self._problem = Problem("the settings of the dumper are wrong", settings.problem) if settings.problem else None
@@ -122,8 +124,8 @@ class Dumper:
                 rank, size = release.tp_rank_and_size()
                 writes = _writes() and release.pp_rank_and_size(model)[0] == 0
                 self._refuse(self._problem or refusal.of_options() or refusal.of_model(model, self._layers))
-                if not writes:
-                    self._pool = Pool(0)  # a canary's few passes get memory of their own
+                if not writes or self._refused is not None:
+                    self._pool = Pool(0)  # a canary's few passes, or ids alone, get memory of their own
                 desk = self._desks(writes, rank)
                 takes = (lambda *_: True) if writes else self._selection.takes
                 ended = self._stats.ended if writes else (lambda _: None)
@@ -155,16 +157,18 @@ class Dumper:
         count = len(self._names)
         size = count * host.size_of(inputs.rows * row) + _size_of_inputs(inputs)
         start = time.perf_counter()
-        loan = self._pool.lend(size, inputs.ids.is_cuda, _PATIENCE_S)
+        loan = self._pool.lend(size, inputs.ids.is_cuda, self._patience)
         self._stats.waited(time.perf_counter() - start)
         if loan is None:
+            self._patience = 0.0  # writers that hang cost the server one wait, not one for each pass
             detail = f"{size:,} bytes waited {_PATIENCE_S:.0f} s. See whether the dump folder still answers"
             raise DumpFailure(Problem("the writers do not keep up with the server", detail))
+        self._patience = _PATIENCE_S
         return loan
 
     def _without_states(self, inputs: Inputs, problem: Problem, mixed: bool) -> Taken:
         """The ids alone, which tell whose the error is."""
-        loan = self._pool.lend(_size_of_inputs(inputs), inputs.ids.is_cuda, _PATIENCE_S)
+        loan = self._pool.lend(_size_of_inputs(inputs), inputs.ids.is_cuda, self._patience)
         if loan is None:
             return Taken(inputs.segments, None, None, problem, mixed)
         copy = host.HostCopy(loan)
@@ -198,7 +202,7 @@ def _writes() -> bool:
 
 
 def _size_of_inputs(inputs: Inputs) -> int:
-    return 2 * host.size_of(inputs.rows * 8) + host.size_of(len(inputs.segments) * 8)
+    return 2 * host.size_of(inputs.rows * 8) + _REQUEST_OVERHEAD * len(inputs.segments)
 
 
 def _nobodys(batch: Any, positions: Any) -> str:
