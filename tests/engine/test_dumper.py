@@ -84,6 +84,7 @@ def server(stage: Stage) -> Iterator[Server]:
     agent = connect(stage.profile)
     made = Server(agent, stage)
     try:
+        shutil.rmtree(made.folder, ignore_errors=True)  # of tests before these, on the same stage
         made.act("patch.apply")
         made.start()
         yield made
@@ -100,7 +101,7 @@ def prompts(name: str, count: int, longest: int) -> dict[str, list[int]]:
     return {f"{name}-{k}": [dice.randrange(2, 512) for _ in range(dice.randint(1, longest))] for k in range(count)}
 
 
-def wait_for(what: str, seen: Callable[[], bool], seconds: float = 30) -> None:
+def wait_for(what: str, seen: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not seen():
         assert time.monotonic() < deadline, f"no {what} after {seconds:.0f} s"
