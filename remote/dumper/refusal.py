@@ -52,18 +52,21 @@ _MIXED = Problem(
 _SPLIT = Problem("split prefill can not be dumped", "it does not run the layer loop. Start without --enable-pdmux")
 _GRAPHS = "CUDA graphs of prefill can not be dumped"
 _PIECEWISE = Problem(_GRAPHS, "no Python runs in them. Start without --enable-piecewise-cuda-graph")
+_NOT_DISABLED = Problem(_GRAPHS, "no Python runs in them. Start with --disable-piecewise-cuda-graph")
 _RECORDED = Problem(_GRAPHS, "no Python runs in them. Start with --cuda-graph-backend-prefill=disabled")
 _CACHE = Problem("the radix cache would keep rows out of dumps", "Start with --disable-radix-cache")
 _OPTIONS = (
     _Option("pp_size", _many, _PIPELINE),
     _Option("attn_cp_size", _many, _CONTEXT),
     _Option("enable_dp_attention", _named, _ATTENTION),
+    _Option("attn_dp_size", _many, _ATTENTION),  # what 0.5.23 makes of it
     _Option("moe_a2a_backend", _named, _EXPERTS),
     _Option("enable_two_batch_overlap", _named, _OVERLAP),
     _Option("speculative_algorithm", _named, _SPECULATION),
     _Option("enable_mixed_chunk", _named, _MIXED),
     _Option("enable_pdmux", _named, _SPLIT),
     _Option("enable_piecewise_cuda_graph", _named, _PIECEWISE),
+    _Option("disable_piecewise_cuda_graph", lambda value: value is False, _NOT_DISABLED),
     _Option("cuda_graph_config", _records_prefill, _RECORDED),
     _Option("disable_radix_cache", lambda value: value is False, _CACHE),
 )
