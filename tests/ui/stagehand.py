@@ -20,10 +20,12 @@ PATIENCE = 10.0  # seconds; the machine may be busy
 
 
 async def until(pilot: Pilot[None], reached: Callable[[], object], what: str = "") -> None:
+    """Wait for it, then for all that was set going with it: what was written may not be laid out yet."""
     deadline = time.monotonic() + PATIENCE
     while not reached():
         assert time.monotonic() < deadline, what or "not reached in time"
         await asyncio.sleep(0.005)
+    await pilot.pause()
 
 
 def app_of(pilot: Pilot[None]) -> HsConsoleApp:
