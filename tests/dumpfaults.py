@@ -110,6 +110,14 @@ def missing_first_rows(path: Path) -> None:
     )
 
 
+def shortened_prompt(path: Path) -> None:
+    """The server took less of it than it was sent."""
+    for name in (*states(path), "input_ids"):
+        save(path, name, load(path, name)[:-2])
+    ids = load(path, "input_ids")
+    change(path, num_tokens=len(ids), last_position=len(ids) - 1, ids_sha256=digest(ids))
+
+
 def cut_short(path: Path) -> None:
     file = path / "aux_1.pt"
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])

@@ -55,6 +55,12 @@ _PIECEWISE = Problem(_GRAPHS, "no Python runs in them. Start without --enable-pi
 _NOT_DISABLED = Problem(_GRAPHS, "no Python runs in them. Start with --disable-piecewise-cuda-graph")
 _RECORDED = Problem(_GRAPHS, "no Python runs in them. Start with --cuda-graph-backend-prefill=disabled")
 _CACHE = Problem("the radix cache would keep rows out of dumps", "Start with --disable-radix-cache")
+_TRUNCATED = Problem("the server cuts long prompts without a word", "Start without --allow-auto-truncate")
+_MEDIA = Problem(
+    "prompts of images, other media or embeddings can not be dumped",
+    "their rows have no ids of their own, and prompts of text in the same pass are not told from them. Send text alone",
+)
+_EMBEDDED = ("mm_input_embeds", "input_embeds", "replace_embeds")  # of a batch: what the model takes in place of ids
 _OPTIONS = (
     _Option("pp_size", _many, _PIPELINE),
     _Option("attn_cp_size", _many, _CONTEXT),
@@ -69,6 +75,7 @@ _OPTIONS = (
     _Option("disable_piecewise_cuda_graph", lambda value: value is False, _NOT_DISABLED),
     _Option("cuda_graph_config", _records_prefill, _RECORDED),
     _Option("disable_radix_cache", lambda value: value is False, _CACHE),
+    _Option("allow_auto_truncate", _named, _TRUNCATED),
 )
 
 
@@ -99,12 +106,21 @@ def of_pass(batch: Any) -> Optional[Problem]:
         return _MIXED
     if getattr(batch, "can_run_tbo", False):
         return _OVERLAP
+    if _media(batch):
+        return _MEDIA
     if getattr(batch, "global_num_tokens_cpu", None) is not None:
         return _ATTENTION
     if not hasattr(batch, "orig_seq_lens") and _chunks():
         detail = "this release does not tell where a prompt ends. Start with --chunked-prefill-size -1"
         return Problem("prompts in chunks can not be told from whole ones", detail)
     return None
+
+
+def _media(batch: Any) -> bool:
+    """Whether some rows are no tokens. SGLang has then overwritten their ids with ones that look like a token's."""
+    if any(getattr(batch, name, None) is not None for name in _EMBEDDED):
+        return True
+    return bool(getattr(batch, "contains_mm_inputs", bool)())
 
 
 def _chunks() -> bool:

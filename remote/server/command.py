@@ -87,6 +87,7 @@ CONFLICTS = (
     Conflict("--enable-prefill-cp", _set, ROWS),
     Conflict("--enable-attn-tp-input-scattered", _set, ROWS),
     Conflict("--moe-a2a-backend", _set, ROWS),
+    Conflict("--allow-auto-truncate", _set, "cuts long prompts without a word: the ids dumped are then not those sent"),
 )
 
 

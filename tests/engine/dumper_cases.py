@@ -383,6 +383,17 @@ def writers_that_do_not_keep_up() -> None:
     assert bench.dumper._patience == module._PATIENCE_S
 
 
+@case
+def rows_that_are_no_tokens() -> None:
+    bench = Bench()
+    bench.forward(bench.batch([3, 2], rids=["image", "text"], mm_input_embeds=torch.ones(5, HIDDEN)))
+    bench.forward(bench.batch([3], rids=["embeddings"], input_embeds=torch.ones(3, HIDDEN)))
+    assert set(bench.numbers("error")) == {"image", "text", "embeddings"}
+    assert "images" in bench.cause("image")
+    bench.forward(bench.batch([3], rids=["next"], contains_mm_inputs=lambda: False, mm_input_embeds=None))
+    assert set(bench.numbers("done")) == {"next"}
+
+
 def outcome(function: Callable[[], None]) -> str:
     try:
         function()

@@ -22,6 +22,7 @@ from console.demo.profile import FLAGS, LAYERS
 from console.demo.sshd import free_port
 from remote.patch import operations
 from remote.wire.target import Target
+from tests.schema import problems_in
 
 HERE = Path(__file__).parent
 GRAPHS_OFF = ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled")
@@ -118,6 +119,7 @@ class Server:
             error = request / "error"
             found.append({**meta, "error": json.loads(error.read_text()) if error.exists() else None})
         assert len(found) == count
+        assert problems_in(self.folder) == []
         return found
 
     def _requests(self) -> list[Path]:

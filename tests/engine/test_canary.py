@@ -122,6 +122,7 @@ SYSTEMATIC: dict[str, tuple[Fault, str]] = {
     "now this layer, now that": (Sometimes(), "repeat"),
     "another request's ids": (dumpfaults.ids_of_another_request, "prompt"),
     "a health check's row": (dumpfaults.merged_row, "prompt"),
+    "a shortened prompt": (dumpfaults.shortened_prompt, "prompt"),
     "a cached beginning": (dumpfaults.missing_first_rows, "prompt"),
     "not a number": (dumpfaults.nan, "prompt"),
 }

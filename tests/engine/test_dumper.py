@@ -22,6 +22,7 @@ from console.client import AgentClient, connect
 from console.demo.stage import Stage
 from console.operations import calls, follow
 from remote.wire.server import Phase
+from tests.schema import problems_in
 
 HERE = Path(__file__).parent
 LIMIT = 1e-5  # relative error in fp32
@@ -29,10 +30,13 @@ CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "dumper_cases.py").read_text(),
 
 
 @pytest.fixture(scope="module")
-def outcomes(engine_python: Path) -> dict[str, str]:
+def outcomes(engine_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     command = [engine_python, HERE / "dumper_cases.py", HERE.parents[1]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    folders = tmp_path_factory.mktemp("cases")
+    environment = {**os.environ, "TMPDIR": str(folders)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert done.returncode == 0, done.stderr
+    assert problems_in(folders) == []
     found: dict[str, str] = json.loads(done.stdout)
     return found
 
@@ -112,6 +116,7 @@ def test_every_request_of_a_crowd_has_its_own_right_states(server: Server) -> No
     sent = prompts("crowd", 32, 600)
     server.ask_all(sent, 16)
     wait_for("32 dumps", lambda: len(list(server.folder.glob("req_*/done"))) == 32)
+    assert problems_in(server.folder) == []
     command = [server.stage.engine.python, HERE / "reference.py", server.stage.engine.model, server.folder]
     environment = {**os.environ, **server.stage.profile.server.env}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
@@ -130,6 +135,7 @@ def test_a_hundred_at_once_are_a_hundred_dumps(server: Server) -> None:
     metas = server.metas()
     assert {rid: metas[rid]["num_tokens"] for rid in sent} == {rid: len(ids) for rid, ids in sent.items()}
     assert not list(server.folder.glob("req_*/error"))
+    assert problems_in(server.folder) == []
 
 
 def test_a_deleted_folder_costs_no_request_and_no_number(server: Server) -> None:
@@ -163,3 +169,4 @@ def test_killed_while_it_writes_nothing_false_stays_and_numbers_go_on(server: Se
     server.ask("again", [8, 9])
     wait_for("dump", lambda: "again" in server.metas())
     assert server.metas()["again"]["counter"] > highest
+    assert problems_in(server.folder) == []

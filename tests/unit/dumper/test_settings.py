@@ -63,6 +63,7 @@ NO_GRAPHS = SimpleNamespace(prefill=SimpleNamespace(backend="disabled"))
         ("disable_piecewise_cuda_graph", True, False, "--disable-piecewise-cuda-graph"),
         ("cuda_graph_config", NO_GRAPHS, GRAPHS, "--cuda-graph-backend-prefill=disabled"),
         ("disable_radix_cache", True, False, "--disable-radix-cache"),
+        ("allow_auto_truncate", False, True, "--allow-auto-truncate"),
     ],
 )
 def test_arguments_that_can_not_go_with_dumps(
@@ -102,6 +103,11 @@ def test_models(model: dict[str, Any], words: str | None) -> None:
         ({"can_run_tbo": True}, "--enable-two-batch-overlap"),
         ({"global_num_tokens_cpu": [5, 0]}, "--enable-dp-attention"),
         ({"forward_mode": SimpleNamespace(name="MIXED")}, "--enable-mixed-chunk"),
+        ({"orig_seq_lens": None, "contains_mm_inputs": lambda: False, "mm_input_embeds": None}, None),
+        ({"orig_seq_lens": None, "contains_mm_inputs": lambda: True}, "Send text alone"),
+        ({"orig_seq_lens": None, "contains_mm_inputs": lambda: False, "mm_input_embeds": object()}, "Send text alone"),
+        ({"orig_seq_lens": None, "input_embeds": object()}, "Send text alone"),
+        ({"orig_seq_lens": None, "replace_embeds": object()}, "Send text alone"),
     ],
 )
 def test_passes(batch: dict[str, Any], words: str | None) -> None:

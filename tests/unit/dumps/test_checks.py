@@ -182,6 +182,24 @@ def test_a_dump_of_another_request_is_flagged(tmp_path: Path, changed: Any, chec
     assert words in found.found
 
 
+# what a client that sends text, or more than the server takes, gets without being told
+OTHER_IDS: dict[str, tuple[int, ...]] = {
+    "a BOS in front": (0, *IDS),
+    "no BOS": IDS[1:],
+    "another template": (*IDS[:4], 77, 78, *IDS[6:]),
+    "cut at the end": IDS[:6],
+    "cut at the beginning": IDS[4:],
+}
+
+
+@pytest.mark.parametrize("ids", OTHER_IDS.values(), ids=OTHER_IDS)
+def test_ids_that_are_not_those_sent_are_flagged(tmp_path: Path, ids: tuple[int, ...]) -> None:
+    path = dump(tmp_path, 1, ids=ids)
+    assert not [check for check in run(path).values() if check.verdict is not Verdict.OK], "right by itself"
+    wrong = {name for name, check in run(path, expect()).items() if check.verdict is Verdict.BAD}
+    assert wrong == ({"ids"} if len(ids) == len(IDS) else {"ids", "tokens"})
+
+
 @pytest.mark.parametrize(
     ("dtype", "good", "nan"), [("float16", "<e", 0x7E00), ("float32", "<f", 0x7FC00000), ("bfloat16", "<H", 0x7FC0)]
 )

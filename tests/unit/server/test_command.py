@@ -28,6 +28,7 @@ NEW = names(
     " --attention-backend --incremental-streaming-output --enforce-disable-flashinfer-allreduce-fusion"
     " --uvicorn-access-log-exclude-prefixes --speculative-algorithm --enable-two-batch-overlap --api-key"
     " --pp-size --pipeline-parallel-size --attn-cp-size --attention-context-parallel-size"
+    " --allow-auto-truncate"
 )
 BOTH = "--cuda-graph-backend-decode=disabled --cuda-graph-backend-prefill=disabled"
 UNLOGGED = "--uvicorn-access-log-exclude-prefixes=/health /v1/loads /get_load"
@@ -155,6 +156,7 @@ def test_dumping_adds_what_it_needs_in_the_spelling_of_the_release() -> None:
         ("--enable-flashinfer-allreduce-fusion", "partial sums"),
         ("--pipeline-parallel-size=2", "some of the layers"),
         ("--attention-context-parallel-size=2", "some of the rows"),
+        ("--allow-auto-truncate", "not those sent"),
         ("--port=9000", "own key says --port=8000"),
         ("--model=/other", "own key says --model-path=/models/m"),
         ("--tp=4", "own key says --tp-size=1"),
