@@ -21,7 +21,7 @@ from remote.wire.patch import PatchState, PatchStatus
 from remote.wire.plan import Check, Verdict
 from remote.wire.server import Preflight
 from remote.wire.target import Target
-from remote.wire.telemetry import Gpu
+from remote.wire.telemetry import Gpu, MigDevice
 
 REQUEST_TOKENS = 8192  # the longest request that is usual
 FEW_REQUESTS = 4
@@ -205,18 +205,27 @@ def _gpus(target: Target, line: CommandLine, found: Found) -> Check:
     if seen.problem:
         return Check("gpus", Verdict.WARN, seen.problem, seen.remedy)
     good = [gpu for gpu in seen.gpus if not gpu.problem]
-    lost = [f"GPU {gpu.index}: {gpu.problem}" for gpu in seen.gpus if gpu.problem]
+    odd = [f"GPU {gpu.index}: {gpu.problem}" for gpu in seen.gpus if gpu.problem]
     if len(good) < target.tp:
-        what = f"{len(good)} GPUs for tp {target.tp}" + "".join(f"; {one}" for one in lost)
-        return Check("gpus", Verdict.BAD, what, "Lower server.tp, or bring the GPUs back.")
-    busy = [gpu for gpu in good if gpu.memory_used is not None and gpu.memory_used > BUSY_BYTES]
+        what = "; ".join([f"{len(good)} GPUs for tp {target.tp}", *odd])
+        return Check("gpus", Verdict.BAD, what, seen.remedy or "Lower server.tp, or bring the GPUs back.")
+    busy = [gpu for gpu in good if (gpu.memory_used or 0) > BUSY_BYTES]
+    unknown = [gpu for gpu in good if gpu.memory_used is None]
+    free = len(good) - len(busy) - len(unknown)
     if busy and not found.members:
-        free = len(good) - len(busy)
         verdict = Verdict.WARN if free >= target.tp else Verdict.BAD
         what = f"in use by others: {', '.join(map(_used, busy))}"
         return Check("gpus", verdict, what, "End what uses them, or choose others with CUDA_VISIBLE_DEVICES.")
-    return Check("gpus", Verdict.WARN if lost else Verdict.OK, "; ".join([f"{len(good)} free", *lost]))
+    odd += [f"in use by the server, or by what is left of one: {', '.join(map(_used, busy))}"] if busy else []
+    odd += [_split(gpu.mig, gpu.index) for gpu in good if gpu.mig is not None]
+    odd += [f"GPU {gpu.index}: memory in use is not known ({'; '.join(gpu.absent)})" for gpu in unknown]
+    return Check("gpus", Verdict.WARN if odd else Verdict.OK, "; ".join([f"{free} free", *odd]), seen.remedy)
 
 
 def _used(gpu: Gpu) -> str:
-    return f"GPU {gpu.index} ({(gpu.memory_used or 0) / 1e9:.0f} GB)"
+    whose = ", no process of it is shown here" if gpu.processes is None else ""
+    return f"GPU {gpu.index} ({(gpu.memory_used or 0) / 1e9:.0f} GB{whose})"
+
+
+def _split(devices: tuple[MigDevice, ...], index: int) -> str:
+    return f"GPU {index}: MIG splits it into {len(devices)}; a server sees such a part, never the whole"

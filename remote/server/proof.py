@@ -11,6 +11,7 @@ from remote.server.find import Found
 from remote.telemetry import gpus
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
+from remote.wire.telemetry import GpuSnapshot
 
 GPU_WAIT = 30.0  # seconds; the driver frees memory some time after the last process ended
 GPU_SLACK = 512 << 20  # bytes above the baseline that still count as back
@@ -41,26 +42,37 @@ def port_free(target: Target) -> Check:
 
 
 def gpus_back(found: Found) -> Check:
-    """GPU memory as it was before the start, as far as that is known."""
+    """GPU memory as it was before the start, as far as that is known. Whether a process is listed proves nothing."""
     baseline = found.record.gpus if found.record is not None and found.ours else {}
+    deadline = time.monotonic() + GPU_WAIT
     seen = gpus.read()
+    while _above(seen, baseline) and time.monotonic() < deadline:
+        time.sleep(1.0)
+        seen = gpus.read()
     if seen.problem:
         return Check("gpu memory", Verdict.UNKNOWN, seen.problem, seen.remedy)
-    deadline = time.monotonic() + GPU_WAIT
-    above = _above(baseline)
-    while above and time.monotonic() < deadline:
-        time.sleep(1.0)
-        above = _above(baseline)
-    if not above:
-        return Check("gpu memory", Verdict.OK, "as before the start" if baseline else "none in use")
+    above = _above(seen, baseline)
     what = ", ".join(f"GPU {index}: {more / 1e9:.1f} GB" for index, more in above.items())
-    if not baseline:
+    if above and not baseline:
         return Check("gpu memory", Verdict.WARN, f"in use: {what}; how much was before the start is not known")
-    return Check("gpu memory", Verdict.BAD, f"above what it was before the start: {what}", "See who uses it.")
+    if above:
+        return Check("gpu memory", Verdict.BAD, f"above what it was before the start: {what}", "See who uses it.")
+    unknown = _unknown(seen, baseline)
+    if unknown:
+        return Check("gpu memory", Verdict.UNKNOWN, f"can't be told: {'; '.join(unknown)}", seen.remedy)
+    return Check("gpu memory", Verdict.OK, "as before the start" if baseline else "none in use")
 
 
-def _above(baseline: dict[str, int]) -> dict[int, int]:
+def _unknown(seen: GpuSnapshot, baseline: dict[str, int]) -> list[str]:
+    """GPUs whose memory can't be told now, and why."""
+    listed = {str(gpu.index) for gpu in seen.gpus}
+    dark = [gpu for gpu in seen.gpus if gpu.problem or gpu.memory_used is None]
+    why = [f"GPU {gpu.index}: {gpu.problem or '; '.join(gpu.absent)}" for gpu in dark]
+    return why + [f"GPU {index}: the driver lists it no more" for index in baseline if index not in listed]
+
+
+def _above(seen: GpuSnapshot, baseline: dict[str, int]) -> dict[int, int]:
     """Bytes in use beyond the baseline, by the index of each GPU where that is more than slack."""
-    used = {gpu.index: gpu.memory_used for gpu in gpus.read().gpus if gpu.memory_used is not None}
+    used = {gpu.index: gpu.memory_used for gpu in seen.gpus if gpu.memory_used is not None}
     above = {index: bytes_used - baseline.get(str(index), 0) for index, bytes_used in used.items()}
     return {index: more for index, more in above.items() if more > GPU_SLACK}

@@ -1,181 +1,154 @@
-"""GPUs by NVML through pynvml, else by nvidia-smi. CUDA is never initialised: that alone would take GPU memory."""
+"""The container's GPUs: by NVML, else by nvidia-smi; bounded, because a driver in trouble may never answer."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import importlib
-import shutil
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, TypeVar
 
+from remote.telemetry import nvml, smi
 from remote.telemetry import watch as watching
+from remote.telemetry.nvml import NoLibrary
 from remote.wire.telemetry import Gpu, GpuSnapshot
 
-MIB = 1024 * 1024
-UNATTRIBUTED = 1024 * MIB  # the driver alone takes less: with more in use, an empty list of processes isn't the truth
-SMI_TIMEOUT = 5.0  # seconds
-SMI_FIELDS = ("index", "name", "memory.used", "memory.total", "utilization.gpu", "power.draw", "temperature.gpu")
+T = TypeVar("T")
 
-NO_LIBRARY = "There is no NVIDIA library here (no pynvml in this Python, no nvidia-smi)."
-# Part of NVML's own message: what to do about it.
+PATIENCE = 5.0  # seconds for one look
+PAUSE, NO_LIBRARY_PAUSE = 1.0, 60.0  # seconds between two looks
+
+NO_LIBRARY = "There is no NVIDIA library here"
+NO_GPU = "The driver lists no GPU."
+NO_ANSWER = "The NVIDIA driver gives no answer."
+# Part of NVML's own message, or of ours: what to do about it.
 REMEDIES = (
     (
         "version mismatch",
-        "The driver was updated under a running kernel module: reboot the host, or reload the module.",
+        "The driver was updated under a running kernel module: reboot the host, or reload the module. In a container, "
+        "its driver libraries must be of the host's version.",
     ),
     ("Driver Not Loaded", "Load the NVIDIA driver on the host, and pass its devices into the container."),
     ("Unknown Error", "Look in the host's dmesg for Xid errors; a lost GPU comes back with a reset or a reboot."),
+    ("is lost", "Look in the host's dmesg for Xid errors; a lost GPU comes back with a reboot of the host."),
+    ("requires restart", "Reset the GPU on the host, or reboot it."),
+    ("lists it no more", "Look in the host's dmesg for Xid errors; a lost GPU comes back with a reboot of the host."),
     ("Insufficient Permissions", "Allow the container the devices /dev/nvidia*."),
+    (NO_ANSWER, "Look in the host's dmesg for Xid errors and hung tasks; only a reboot may end a call that hangs."),
+    ("has no pynvml", "If there are GPUs: install nvidia-ml-py into that Python (SGLang's own environments have it)."),
+    ("wrong ELF class", "Bring in the driver's library for this architecture, of the host driver's version."),
+    ("cannot open shared object", "If there are GPUs: bring the host driver's libraries, same version, in here."),
 )
+
+_turn = threading.Lock()  # held by the look that is under way, for as long as it takes
+_watchers: set[object] = set()
 
 
 def read() -> GpuSnapshot:
-    """All GPUs now. What can't be read is said: of one GPU in its `problem`, of all in the snapshot's."""
-    nvml = _pynvml()
-    if nvml is None:
-        return _by_command()
-    try:
-        nvml.nvmlInit()
-    except Exception as error:
-        return _none(f"{error}")
-    try:
-        count = int(nvml.nvmlDeviceGetCount())
-        found = tuple(_gpu(nvml, index) for index in range(count))
-        return GpuSnapshot(time.time(), found) if found else _none("The driver lists no GPU.")
-    except Exception as error:
-        return _none(f"{error}")
-    finally:
-        with contextlib.suppress(Exception):
-            nvml.nvmlShutdown()
+    """All GPUs now. What can't be read is said: of one GPU in its `problem`, of all in the snapshot's.
+
+    Takes at most twice PATIENCE, whatever the driver does.
+    """
+    return _in_turn(_look) or _none(NO_ANSWER)
 
 
 def watch(emit: Callable[[Any], None], cancelled: threading.Event) -> None:
-    """Send the GPUs whenever a value changes, looking once a second; where there is no library, once a minute."""
-    with _kept_open():
-        watching.changes(
-            read,
-            emit,
-            cancelled,
-            pause=lambda seen: 60.0 if seen.problem == NO_LIBRARY else 1.0,
-            essence=_essence,
-        )
+    """Send the GPUs whenever a value changes, looking once a second; where there is no library, once a minute.
+
+    While the driver gives no answer the last values are sent, with their age. A GPU that was there and isn't any more
+    stays, with that said.
+    """
+    past = _Past()
+    _watchers.add(past)
+    try:
+        watching.changes(lambda: past.beside(_in_turn(_look)), emit, cancelled, pause=_pause, essence=_essence)
+    finally:
+        _watchers.discard(past)
+        if not _watchers:
+            _in_turn(nvml.close)
+
+
+def _pause(seen: GpuSnapshot) -> float:
+    return NO_LIBRARY_PAUSE if seen.problem.startswith(NO_LIBRARY) else PAUSE
 
 
 def _essence(seen: GpuSnapshot) -> Any:
     """What counts as a change: not the clock, and not a watt more or less, which an idle GPU always has."""
     gpus = [dataclasses.replace(gpu, power=None if gpu.power is None else gpu.power // 5) for gpu in seen.gpus]
-    return gpus, seen.problem
+    return gpus, seen.problem, seen.note
 
 
-@contextlib.contextmanager
-def _kept_open() -> Iterator[None]:
-    """NVML counts its users: with one that stays, each look need not start it anew (18 ms on an H200)."""
-    nvml = _pynvml()
-    with contextlib.suppress(Exception):
-        nvml.nvmlInit()  # type: ignore[union-attr] # None fails like a library that doesn't start: `read` says so
-    try:
-        yield
-    finally:
-        with contextlib.suppress(Exception):
-            nvml.nvmlShutdown()  # type: ignore[union-attr]
-
-
-def _pynvml() -> Optional[Any]:
-    try:
-        return importlib.import_module("pynvml")
-    except Exception:  # absent, or broken at import: nvidia-smi may still do
+def _in_turn(ask: Callable[[], T]) -> Optional[T]:
+    """What `ask` returns, asked in a thread of its own; None when it, or one before it, does not end in time."""
+    if not _turn.acquire(timeout=PATIENCE):
         return None
+    answers: list[T] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            answers.append(ask())
+        finally:
+            _turn.release()
+            done.set()
+
+    threading.Thread(target=work, name="gpus", daemon=True).start()
+    done.wait(PATIENCE)
+    return answers[0] if answers else None
 
 
-def _gpu(nvml: Any, index: int) -> Gpu:
+def _look() -> GpuSnapshot:
     try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        seen = nvml.look(keep=bool(_watchers))
+    except NoLibrary as error:
+        return _by_command(str(error))
     except Exception as error:
-        return Gpu(index, problem=str(error))
-    memory = _memory(nvml, handle)
-    milliwatts = _value(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
-    name = _value(lambda: nvml.nvmlDeviceGetName(handle)) or ""
-    running = _value(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-    return Gpu(
-        index=index,
-        name=name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name),
-        memory_used=int(memory.used) if memory else None,
-        memory_total=int(memory.total) if memory else None,
-        utilization=_value(lambda: int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)),
-        power=None if milliwatts is None else round(milliwatts / 1000, 1),
-        temperature=_value(lambda: int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
-        processes=_listed(running, memory),
-    )
+        return _none(f"NVML: {error}")
+    return _with_remedy(seen) if seen.gpus else _none(NO_GPU)
 
 
-def _memory(nvml: Any, handle: Any) -> Any:
-    """In use as nvidia-smi says it: version 1 of the call counts what the driver reserves (half a GB on an H200)."""
-    version = getattr(nvml, "nvmlMemory_v2", None)
-    newer = _value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=version)) if version else None
-    return newer or _value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-
-
-def _listed(running: Optional[list[Any]], memory: Any) -> Optional[int]:
-    """How many processes use the GPU; None where that isn't shown: many containers see memory used by nobody."""
-    if running is None or (not running and memory and memory.used > UNATTRIBUTED):
-        return None
-    return len(running)
-
-
-def _value(ask: Callable[[], Any]) -> Any:
-    """What NVML answers, or None where this GPU doesn't give it (`Not Supported`)."""
-    try:
-        return ask()
-    except Exception:
-        return None
-
-
-def _by_command() -> GpuSnapshot:
-    smi = shutil.which("nvidia-smi")
-    if smi is None:
-        return _none(NO_LIBRARY)
-    command = [smi, f"--query-gpu={','.join(SMI_FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=SMI_TIMEOUT, check=False, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return _none(f"nvidia-smi gave no answer: {error}")
-    text = done.stdout.decode("utf-8", "replace")
-    found = tuple(gpu for gpu in map(_row, text.splitlines()) if gpu is not None)
-    if not found:
-        said = (text + done.stderr.decode("utf-8", "replace")).strip().splitlines()
-        return _none(said[0][:200] if said else "nvidia-smi lists no GPU.")
-    return GpuSnapshot(time.time(), found)
-
-
-def _row(line: str) -> Optional[Gpu]:
-    cells = [cell.strip() for cell in line.split(",")]
-    if len(cells) != len(SMI_FIELDS) or not cells[0].isdigit():
-        return None
-    used, total = _number(cells[2]), _number(cells[3])
-    utilization, power, temperature = map(_number, cells[4:])
-    return Gpu(
-        index=int(cells[0]),
-        name=cells[1],
-        memory_used=None if used is None else int(used * MIB),
-        memory_total=None if total is None else int(total * MIB),
-        utilization=None if utilization is None else int(utilization),
-        power=power,
-        temperature=None if temperature is None else int(temperature),
-        problem=f"nvidia-smi says {cells[1]}" if "error" in cells[1].lower() else "",
-    )
-
-
-def _number(cell: str) -> Optional[float]:
-    try:
-        return float(cell)
-    except ValueError:  # [N/A], [Not Supported], [Unknown Error]
-        return None
+def _by_command(why: str) -> GpuSnapshot:
+    seen = smi.look()
+    if seen is None:
+        return _none(f"{NO_LIBRARY}: {why}, and there is no nvidia-smi.")
+    return _with_remedy(dataclasses.replace(seen, note=f"By nvidia-smi, because {why}."))
 
 
 def _none(problem: str) -> GpuSnapshot:
-    remedy = next((remedy for part, remedy in REMEDIES if part.lower() in problem.lower()), "")
-    return GpuSnapshot(time.time(), problem=problem, remedy=remedy)
+    return _with_remedy(GpuSnapshot(time.time(), problem=problem))
+
+
+def _with_remedy(seen: GpuSnapshot) -> GpuSnapshot:
+    problems = [seen.problem, *(gpu.problem for gpu in seen.gpus)]
+    said = " ".join(filter(None, problems)).lower()
+    remedy = next((remedy for part, remedy in REMEDIES if part.lower() in said), "")
+    return dataclasses.replace(seen, remedy=remedy)
+
+
+class _Past:
+    """What a watcher has seen, to set beside what it sees now."""
+
+    def __init__(self) -> None:
+        self._last = GpuSnapshot(time.time())
+        self._taken = time.monotonic()
+        self._known: dict[str, Gpu] = {}
+
+    def beside(self, seen: Optional[GpuSnapshot]) -> GpuSnapshot:
+        """`seen`, with the GPUs that have gone since; when there is no answer, the last one with its age."""
+        if seen is None:
+            age = round(time.monotonic() - self._taken, 1)
+            return _with_remedy(dataclasses.replace(self._last, problem=NO_ANSWER, age=age))
+        if seen.gpus:
+            seen = self._with_gone(seen)
+        self._last, self._taken = seen, time.monotonic()
+        return seen
+
+    def _with_gone(self, seen: GpuSnapshot) -> GpuSnapshot:
+        here = {gpu.uuid for gpu in seen.gpus}
+        unnamed = {gpu.index for gpu in seen.gpus if not gpu.uuid}  # no handle for it: said already
+        gone = tuple(
+            Gpu(gpu.index, gpu.name, uuid=uuid, problem=f"was GPU {gpu.index}; the driver lists it no more")
+            for uuid, gpu in self._known.items()
+            if uuid not in here and gpu.index not in unnamed
+        )
+        self._known.update({gpu.uuid: gpu for gpu in seen.gpus if gpu.uuid and not gpu.problem})
+        return _with_remedy(dataclasses.replace(seen, gpus=seen.gpus + gone)) if gone else seen

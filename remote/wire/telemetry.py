@@ -7,8 +7,25 @@ from typing import Optional
 
 
 @dataclasses.dataclass(frozen=True)
+class MigDevice:
+    """A part of a GPU that is split by MIG. A value NVML does not give is None. problem: why it can't be read."""
+
+    index: int
+    name: str = ""
+    memory_used: Optional[int] = None
+    memory_total: Optional[int] = None
+    processes: Optional[int] = None
+    uuid: str = ""
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Gpu:
-    """One GPU. A value NVML does not give is None. problem: why this GPU can't be read, empty when it can."""
+    """One GPU. A value NVML does not give is None, and `absent` says why: "memory: Not Supported".
+
+    problem: why this GPU can't be read, empty when it can. processes: how many use it, None where that isn't shown;
+    never their pids, which inside of a container are the host's. mig: its MIG devices, None when it isn't split.
+    """
 
     index: int
     name: str = ""
@@ -19,16 +36,25 @@ class Gpu:
     temperature: Optional[int] = None  # degrees Celsius
     processes: Optional[int] = None
     problem: str = ""
+    uuid: str = ""
+    mig: Optional[tuple[MigDevice, ...]] = None
+    absent: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class GpuSnapshot:
-    """problem: why there is no GPU to show (no library, driver mismatch, …), empty when there is one."""
+    """problem: why there is no GPU to show (no library, driver mismatch, …), or nothing newer; empty when all is well.
+
+    age: of these values when they were sent, seconds; 0 unless the driver has given no answer since. note: how they
+    were read, when not by NVML.
+    """
 
     at: float
     gpus: tuple[Gpu, ...] = ()
     problem: str = ""
     remedy: str = ""
+    age: float = 0.0
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ import struct
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from remote.wire.host import Interpreter
 from remote.wire.patch import PatchState, PatchStatus
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
-from remote.wire.telemetry import Gpu, GpuSnapshot, ShmSnapshot
+from remote.wire.telemetry import Gpu, GpuSnapshot, MigDevice, ShmSnapshot
 from tests.unit.server.conftest import StandIn
 
 KIMI = {
@@ -163,11 +164,19 @@ def some(*used: int, lost: int = 0) -> GpuSnapshot:
     return GpuSnapshot(0.0, (*good, *(Gpu(len(used) + i, problem="Unknown Error") for i in range(lost))))
 
 
+def one_gpu(**more: Any) -> GpuSnapshot:
+    return GpuSnapshot(0.0, (Gpu(0, "H200", **more),))
+
+
 @pytest.mark.parametrize(
     ("seen", "tp", "verdict", "says"),
     [
         (some(3, 3), 2, Verdict.OK, "2 free"),
-        (some(3, 90_000), 2, Verdict.BAD, "GPU 1 (94 GB)"),
+        (some(3, 90_000), 2, Verdict.BAD, "GPU 1 (94 GB, no process of it is shown here)"),
+        (one_gpu(memory_used=94 << 30, processes=0), 1, Verdict.BAD, "GPU 0 (101 GB)"),
+        (one_gpu(absent=("memory: Not Supported",)), 1, Verdict.WARN, "0 free; GPU 0: memory in use is not known"),
+        (one_gpu(memory_used=0, mig=(MigDevice(0), MigDevice(1))), 1, Verdict.WARN, "MIG splits it into 2"),
+        (one_gpu(memory_used=0, mig=()), 1, Verdict.WARN, "MIG splits it into 0"),
         (some(3, 90_000), 1, Verdict.WARN, "GPU 1"),
         (some(3), 2, Verdict.BAD, "1 GPUs for tp 2"),
         (some(3, lost=1), 2, Verdict.BAD, "Unknown Error"),

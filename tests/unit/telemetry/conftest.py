@@ -1,40 +1,44 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-Pynvml = Callable[[str], None]
+from tests.nvml import Agent, Driver, build, usual
 
-PYNVML = """
-NVML_TEMPERATURE_GPU = 0
-class NVMLError(Exception): pass
-class Memory: used, total = 90 << 30, 96 << 30
-class Rates: gpu = 7
-calls = []
-def nvmlInit(): pass
-def nvmlShutdown(): calls.append("shutdown")
-def nvmlDeviceGetCount(): return 8
-def nvmlDeviceGetHandleByIndex(index): return index
-def nvmlDeviceGetName(handle): return b"NVIDIA RTX PRO 6000"
-def nvmlDeviceGetMemoryInfo(handle): return Memory
-def nvmlDeviceGetUtilizationRates(handle): return Rates
-def nvmlDeviceGetPowerUsage(handle): return 312345
-def nvmlDeviceGetTemperature(handle, kind): return 61
-def nvmlDeviceGetComputeRunningProcesses(handle): return [1, 2]
-"""
+StartAgent = Callable[..., Agent]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    """The driver that all agents of these tests see; each test says how it is."""
+    return Driver(tmp_path_factory.mktemp("driver") / "plan")
+
+
+@pytest.fixture(scope="module")
+def agent(driver: Driver, library: Path) -> Iterator[Agent]:
+    """One that is asked again and again, and watches nothing."""
+    made = Agent(driver, library)
+    yield made
+    made.kill()
 
 
 @pytest.fixture
-def pynvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pynvml]:
-    """A pynvml on sys.path whose functions a test replaces by writing others."""
-    monkeypatch.syspath_prepend(str(tmp_path))
+def start(driver: Driver, library: Path) -> Iterator[StartAgent]:
+    """Starts agents of the test's own, with the stand-in library or another one."""
+    driver.says(*usual(8))
+    agents: list[Agent] = []
 
-    def write(more: str) -> None:
-        sys.modules.pop("pynvml", None)
-        (tmp_path / "pynvml.py").write_text(PYNVML + more)
+    def make(*options: str, library: Path | None = library, path: str | None = None) -> Agent:
+        agents.append(Agent(driver, library, *options, path=path))
+        return agents[-1]
 
-    yield write
-    sys.modules.pop("pynvml", None)
+    yield make
+    for agent in agents:
+        agent.kill()
