@@ -82,17 +82,18 @@ def replay(target: Target, shallow: VerifyResult) -> VerifyResult:
     """The result at the level of meaning of a dump with the result `shallow`. Leaves no dump of its own."""
     try:
         dump = Dump(path_of(target, shallow.number), shallow.number)
-        made = _checks(target, dump)
+        made = checks(target, dump)
     except FileNotFoundError:
         return VerifyResult(shallow.number, Verified.GONE, Level.MEANING)
     except (OSError, TensorProblem, ServerError) as error:
         made = [Check(NAME, Verdict.UNKNOWN, str(error))]
     made += shallow.checks
     told = tuple(check for check in made if check.verdict is not Verdict.OK)
-    return VerifyResult(shallow.number, verdict_of(made), Level.MEANING, told, shallow.bytes)
+    return VerifyResult(shallow.number, verdict_of(made), Level.MEANING, told, shallow.bytes, shallow.rid)
 
 
-def _checks(target: Target, dump: Dump) -> list[Check]:
+def checks(target: Target, dump: Dump) -> list[Check]:
+    """What its prompt, run again, says of the dump. Raises FileNotFoundError, OSError, TensorProblem, ServerError."""
     numpy = content.numpy()
     stored = states.read(numpy, dump)
     ids = _ids(dump)

@@ -24,7 +24,7 @@ _IMPORTS = (
     "sglang.srt.models.deepseek_v2, sglang.srt.layers.attention.triton_backend"
 )
 # Kimi K2.5's shape where it matters to dumps: 61 layers, 7168 wide. Small experts, so that it fits and starts at once.
-_MODEL = {
+MODEL = {
     "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 7168,
     "intermediate_size": 2048, "moe_intermediate_size": 256, "num_hidden_layers": 61, "num_attention_heads": 64,
     "num_key_value_heads": 64, "n_shared_experts": 1, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 1,
@@ -64,4 +64,4 @@ def unpack(bundle: Path, into: Path) -> None:
 def write_model(folder: Path) -> None:
     """Its config; weights are random, the same at each start."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(_MODEL))
+    (folder / "config.json").write_text(json.dumps(MODEL))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -36,21 +37,11 @@ class Server:
             time.sleep(0.5)
         raise RuntimeError(f"the server did not start:\n{self._log.read_text(errors='replace')[-4000:]}")
 
-    def ask(self, rid: str, ids: Sequence[int]) -> None:
-        body = {"input_ids": list(ids), "rid": rid, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
-        request = urllib.request.Request(
-            f"{self.url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=300) as answer:
-            found: dict[str, Any] = json.load(answer)
-        if found["meta_info"]["prompt_tokens"] != len(ids):
-            raise RuntimeError(f"{rid}: {found['meta_info']} for {len(ids)} ids")
-
     def tokens_per_second(self, prompts: Prompts, at_once: int) -> float:
         """Of all prompts together, from the first question to the last answer."""
         start = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-            list(pool.map(self.ask, prompts, prompts.values()))
+            list(pool.map(functools.partial(ask, self.url), prompts, prompts.values()))
         return sum(map(len, prompts.values())) / (time.monotonic() - start)
 
     def stop(self) -> None:
@@ -60,6 +51,16 @@ class Server:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(2)
                 return
+
+
+def ask(url: str, rid: str, ids: Sequence[int]) -> None:
+    """One request of the server at `url`. Raises RuntimeError when it took other than these ids."""
+    body = {"input_ids": list(ids), "rid": rid, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
+    request = urllib.request.Request(f"{url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        found: dict[str, Any] = json.load(answer)
+    if found["meta_info"]["prompt_tokens"] != len(ids):
+        raise RuntimeError(f"{rid}: {found['meta_info']} for {len(ids)} ids")
 
 
 @contextlib.contextmanager
