@@ -91,11 +91,11 @@ def _print_row(row: DumpRow, now: float) -> None:
     layers = ",".join(map(str, row.layers))
     colour = None if row.state in GOOD else "red"
     text = f"req_{row.number:<8} {span(now - row.at):>8} ago {tokens:>8} tokens {size(row.size):>9}  {layers:<10} "
-    output.say(text + f"{row.state.value:<9} {row.rid or '':<20} {row.note}", fg=colour)
+    output.say(text + f"{row.state.value:<9} {row.rid or '':<20} {row.remark}", fg=colour)
 
 
 def _print_detail(found: DumpDetail) -> None:
-    output.say(f"{found.path}: {found.row.state.value} {found.row.note}", bold=True)
+    output.say(f"{found.path}: {found.row.state.value} {found.row.remark}", bold=True)
     for key, value in sorted(found.meta.items()):
         if key != "files":
             output.say(f"  {key}: {value}")

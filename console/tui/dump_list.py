@@ -76,4 +76,4 @@ class DumpList:
         row = self.rows.get(number)
         if row is None or not self.needle:
             return row is not None
-        return self.needle in f"{number} {row.rid or ''} {row.state.value} {row.note}".casefold()
+        return self.needle in f"{number} {row.rid or ''} {row.state.value} {row.remark}".casefold()

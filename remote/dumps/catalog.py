@@ -18,6 +18,7 @@ from typing import NamedTuple, Optional
 from remote.wire.dumps import DumpCounts, DumpRow, DumpState
 
 from . import rows
+from .attempts import Attempts
 from .folder import Folder
 from .rates import WINDOW_S, Rates
 
@@ -50,6 +51,8 @@ class Catalog:
         self._queue: list[int] = []  # they, and maybe some that are done with, in ascending order
         self._quiet: dict[int, _Quiet] = {}
         self._rates = Rates()
+        self._attempts = Attempts()
+        self._touched: set[int] = set()  # whose row came, changed or went in this refresh
         self._rechecked = 0.0
 
     def refresh(self, look_s: float) -> None:
@@ -67,6 +70,8 @@ class Catalog:
         finished = self._examine({*added, *self._unfinished()})
         while self._unread():
             finished += self._examine(self._unread())
+        self._attempts.update(self.rows, self._touched)
+        self._touched.clear()
         self._count(finished)
         self._first = False
         self._look(look_s)
@@ -104,6 +109,7 @@ class Catalog:
     def _forget(self, number: int) -> None:
         self._names.pop(number, None)
         self.rows.pop(number, None)
+        self._touched.add(number)
         self._old.discard(number)
         self._set_state(number, None)
 
@@ -111,7 +117,9 @@ class Catalog:
         """Move the window of rows to the newest numbers."""
         candidates = self._names if shrunk or self._first else {*self.rows, *added}
         newest = heapq.nlargest(self._last, candidates)
-        self.rows = {number: self.rows.get(number, _UNREAD) for number in newest}
+        before = self.rows
+        self.rows = {number: before.get(number, _UNREAD) for number in newest}
+        self._touched |= before.keys() - self.rows.keys()
 
     def _unread(self) -> list[int]:
         return [number for number, row in self.rows.items() if row is _UNREAD]
@@ -139,6 +147,7 @@ class Catalog:
             self._set_state(number, row.state)
             if number in self.rows:
                 self.rows[number] = row
+                self._touched.add(number)
         if len(self._odd) != odd:
             self._slide((), shrunk=True)
         return finished

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 
 from remote.wire.dumps import DumpDetail, DumpFile, DumpRow, DumpState
 from remote.wire.errors import DumpError
 
-from . import checks, rows
+from . import attempts, checks, rows
 from .dump import Dump
 from .recorded import file_problem
 
@@ -35,6 +36,8 @@ def show(dump_dir: str, number: int) -> DumpDetail:
     after = _row(dump_dir, name)
     if after.state is DumpState.GONE:
         return DumpDetail(after, path, dump.meta.raw)
+    later = None if row.rid is None else attempts.superseded_by(dump_dir, number, row.rid)
+    row = dataclasses.replace(row, superseded_by=later)
     return DumpDetail(row, path, dump.meta.raw, files(dump), made)
 
 

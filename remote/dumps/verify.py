@@ -22,6 +22,7 @@ INTERVAL_S = 0.1  # between two events
 SILENCE_S = 5.0  # without a result, an event says that the work goes on
 _MOST_WORKERS = 8
 _BATCH = 16  # dumps handed to a worker at once
+_NOT_WRONG = (Verified.OK, Verified.WARN, Verified.UNVERIFIED)
 _WELL = (Verified.OK, Verified.WRITING, Verified.GONE)
 
 Emit = Callable[[VerifyProgress], None]
@@ -60,7 +61,8 @@ def verify(
 def summary(level: Level, results: Tally, seconds: float, known: Optional[Norms], stopped: bool) -> VerifySummary:
     norms = "" if level is Level.STRUCTURE else "nothing learned" if known is None else _told(known)
     ok = not stopped and all(Verified(name) in _WELL for name in results.counts)
-    return VerifySummary(level, ok, dict(results.counts), results.bytes, seconds, norms, stopped)
+    told = tuple(results.superseded())
+    return VerifySummary(level, ok, dict(results.counts), results.bytes, seconds, norms, stopped, superseded=told)
 
 
 def _told(known: Norms) -> str:
@@ -73,10 +75,21 @@ class Tally:
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
         self.bytes = 0
+        self._numbers: dict[str, list[int]] = collections.defaultdict(list)  # by rid
+        self._accepted: dict[str, int] = {}
 
     def add(self, result: VerifyResult) -> None:
         self.counts[result.verdict.value] += 1
         self.bytes += result.bytes
+        if result.rid is not None:
+            self._numbers[result.rid].append(result.number)
+            if result.verdict in _NOT_WRONG:
+                self._accepted[result.rid] = max(result.number, self._accepted.get(result.rid, 0))
+
+    def superseded(self) -> list[int]:
+        """Older dumps of requests of which a newer one was not found wrong."""
+        accepted = self._accepted.items()
+        return sorted(number for rid, newest in accepted for number in self._numbers[rid] if number < newest)
 
 
 class _Run:

@@ -20,7 +20,10 @@ class DumpState(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class DumpRow:
-    """One req_N. at: when it was completed or last changed (container's clock). size: bytes of all its files."""
+    """One req_N. at: when it was completed or last changed (container's clock). size: bytes of all its files.
+
+    superseded_by: the next complete dump of the same rid: the client sent the request again, and the newest counts.
+    """
 
     number: int
     state: DumpState
@@ -30,6 +33,13 @@ class DumpRow:
     layers: tuple[int, ...] = ()
     rid: Optional[str] = None
     note: str = ""
+    superseded_by: Optional[int] = None
+
+    @property
+    def remark(self) -> str:
+        """What there is to say of it, in a line."""
+        again = "" if self.superseded_by is None else f"superseded by req_{self.superseded_by}, the request sent again"
+        return "; ".join(filter(None, (self.note, again)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,13 +132,17 @@ class Verified(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class VerifyResult:
-    """Of one dump. checks: those that are not OK. bytes: size of its files, as far as they were looked at."""
+    """Of one dump. checks: those that are not OK. bytes: size of its files, as far as they were looked at.
+
+    rid: of its request, where it is known.
+    """
 
     number: int
     verdict: Verified
     level: Level
     checks: tuple[Check, ...] = ()
     bytes: int = 0
+    rid: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +160,7 @@ class VerifySummary:
 
     norms: what the lengths of rows were compared with; empty at the level of structure. stopped: cancelled halfway.
     note: what went wrong beside the dumps, such as an audit log that can't be written.
+    superseded: numbers of dumps whose request was sent again and has a newer dump among these that was not found wrong.
     """
 
     level: Level
@@ -156,6 +171,7 @@ class VerifySummary:
     norms: str = ""
     stopped: bool = False
     note: str = ""
+    superseded: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import hashlib
+import http.client
 import json
 import os
 import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +26,7 @@ import pytest
 from console.client import AgentClient, connect
 from console.demo.stage import Stage
 from console.operations import calls, follow
+from remote.wire.dumps import DumpRow, DumpState, Level
 from remote.wire.server import Phase
 from tests.schema import problems_in
 
@@ -136,6 +142,43 @@ def test_a_hundred_at_once_are_a_hundred_dumps(server: Server) -> None:
     assert {rid: metas[rid]["num_tokens"] for rid in sent} == {rid: len(ids) for rid, ids in sent.items()}
     assert not list(server.folder.glob("req_*/error"))
     assert problems_in(server.folder) == []
+
+
+def test_a_request_that_is_sent_again_moves_no_other(server: Server) -> None:  # D15
+    """The client gives up when the prompt is dumped and the answer not yet there, and sends the same rid again."""
+    others, ids = prompts("beside", 12, 60), list(range(2, 200))
+
+    def attempts() -> list[DumpRow]:
+        rows = calls.dumps(server.agent, 1000).rows
+        return sorted((row for row in rows if row.rid == "again"), key=lambda row: row.number)
+
+    def taken() -> bool:
+        with contextlib.suppress(urllib.error.HTTPError):  # the server still knows the first attempt
+            server.ask("again", ids)
+            return True
+        return False
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(server.ask_all, others, 4)
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port)) as link:
+            sampling = {"max_new_tokens": 1500, "ignore_eos": True}
+            body = {"input_ids": ids, "rid": "again", "sampling_params": sampling}
+            link.request("POST", "/generate", json.dumps(body), {"Content-Type": "application/json"})
+            wait_for("first attempt", lambda: bool(attempts()))
+        wait_for("second attempt", taken)
+        beside.result()
+    wait_for("dump of it", lambda: [row.state for row in attempts()] == [DumpState.COMPLETE] * 2)
+    first, second = attempts()
+    assert (first.superseded_by, second.superseded_by) == (second.number, None)
+    assert calls.dump(server.agent, first.number).row.superseded_by == second.number
+    numbers, profile = [first.number, second.number], server.stage.profile
+    found = calls.dumps_verify(server.agent, profile, numbers, Level.STRUCTURE, lambda _: None)
+    assert (found.counts, found.superseded) == ({"ok": 2}, (first.number,))
+    shutil.rmtree(server.folder / f"req_{first.number}")
+    wait_for("12 others", lambda: set(others) <= set(server.metas()))
+    assert {rid: server.metas()[rid]["ids_sha256"] for rid in others} == {
+        rid: hashlib.sha256(struct.pack(f"<{len(sent)}q", *sent)).hexdigest() for rid, sent in others.items()
+    }
 
 
 def test_a_deleted_folder_costs_no_request_and_no_number(server: Server) -> None:

@@ -75,7 +75,7 @@ class RequestScreen(Sheet[None]):
             (f"  {words}", f"bold {style}"),
             f"  {count(row.tokens)} tokens · {size(row.size)}",
             (" · just now" if ago == "now" else f" · {ago} ago", ink.MUTED),
-            plain(f"  {line(row.note)}" if row.note else "", style),
+            plain(f"  {line(row.remark)}" if row.remark else "", style),
         )
 
 

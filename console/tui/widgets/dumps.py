@@ -182,7 +182,7 @@ class DumpTable(ScrollView, can_focus=True):
             "LAYERS": Content.styled(",".join(map(str, row.layers[:12])), ink.MUTED),
             "RID": plain(row.rid or "", longest=80),
             "STATE": Content.styled(words, style),
-            "NOTE": plain(row.note, ink.MUTED if row.state is DumpState.COMPLETE else style, 300),
+            "NOTE": plain(row.remark, ink.MUTED if row.state is DumpState.COMPLETE else style, 300),
         }
 
     def _row(self, fields: dict[str, Content]) -> Content:

@@ -1,0 +1,123 @@
+"""A request that was sent again under its rid: which dump is accepted, and what that costs."""  # D15
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from remote.dumps import attempts, detail, verify, watch
+from remote.dumps.catalog import Catalog
+from remote.wire.dumps import DumpRow, DumpState, Level, VerifyProgress, VerifyResult
+from tests.dumpfolder import dump
+
+STATES = {"c": DumpState.COMPLETE, "e": DumpState.ERROR, "x": DumpState.CORRUPT}
+
+
+def attempt(folder: Path, number: int, kind: str, rid: str | None = "again") -> Path:
+    """A dump of this rid: complete, an error, or with a file cut short."""
+    path = dump(folder, number, rid=rid, done=kind != "e")
+    if kind == "e":
+        (path / "error").write_text('{"cause": "no room", "detail": ""}')
+    if kind == "x":
+        (path / "aux_1.pt").write_bytes(b"cut short")
+    return path
+
+
+def listed(folder: Path, last: int = 1000) -> dict[int, DumpRow]:
+    return {row.number: row for row in watch.newest(str(folder), last).rows}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "by"),
+    [
+        ("c", [None]),
+        ("cc", [1, None]),
+        ("ccc", [1, 2, None]),
+        ("ec", [1, None]),
+        ("xc", [1, None]),
+        ("ce", [None, None]),
+        ("cex", [None, None, None]),
+        ("cexc", [3, 3, 3, None]),
+        ("ee", [None, None]),
+    ],
+)
+def test_the_next_complete_one_supersedes(tmp_path: Path, kinds: str, by: list[int | None]) -> None:
+    for number, kind in enumerate(kinds):
+        attempt(tmp_path, number, kind)
+    attempt(tmp_path, 8, "c", rid="another")
+    attempt(tmp_path, 9, "c", rid=None)
+    rows = listed(tmp_path)
+    assert [rows[number].superseded_by for number in range(len(kinds))] == by
+    assert [rows[number].state for number in range(len(kinds))] == [STATES[kind] for kind in kinds]
+    assert rows[8].superseded_by is rows[9].superseded_by is None
+    for number, wanted in enumerate(by):
+        shown = detail.show(str(tmp_path), number).row
+        assert shown.superseded_by == wanted
+        assert ("superseded by req_" in shown.remark) == (wanted is not None)
+
+
+def test_kept_up_to_date_it_says_what_a_first_look_says(tmp_path: Path) -> None:
+    dice, catalog, number = random.Random(15), Catalog(str(tmp_path), 12), 0
+    for _ in range(150):
+        there = [path for path in tmp_path.iterdir() if path.is_dir()]
+        if there and dice.random() < 0.4:
+            shutil.rmtree(dice.choice(there))
+        for _ in range(dice.randrange(3)):
+            attempt(tmp_path, number, dice.choice("cccex"), rid=dice.choice(["a", "b", None]))
+            number += 1
+        catalog._folder._due = 0.0
+        catalog.refresh(1.0)
+        assert catalog.rows == listed(tmp_path, 12)
+
+
+def test_one_more_of_very_many_changes_one_row(tmp_path: Path) -> None:
+    """A client that gives every request the same rid."""
+    row = DumpRow(0, DumpState.COMPLETE, 1.0, rid="all the same")
+    rows = {number: dataclasses.replace(row, number=number) for number in range(5000)}
+    known = attempts.Attempts()
+    known.update(rows, rows)
+    assert [rows[number].superseded_by for number in (0, 4998, 4999)] == [1, 4999, None]
+    before = dict(rows)
+    rows[5000] = dataclasses.replace(row, number=5000)
+    known.update(rows, [5000])
+    assert {number for number in rows if rows[number] is not before.get(number)} == {4999, 5000}
+    del rows[4999]
+    known.update(rows, [4999])
+    assert rows[4998].superseded_by == 5000
+
+
+@pytest.mark.parametrize("rid", ['"', "\\", "\x1b[2J", "é", "\ud800", ""])
+def test_any_rid(tmp_path: Path, rid: str) -> None:
+    for number in range(2):
+        attempt(tmp_path, number, "c", rid=rid)
+    assert listed(tmp_path)[0].superseded_by == detail.show(str(tmp_path), 0).row.superseded_by == 1
+
+
+def test_show_looks_only_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        attempt(tmp_path, number, "c", rid="again" if number in (0, 4) else f"r{number}")
+    assert attempts.superseded_by(str(tmp_path), 0, "again") == 4
+    monkeypatch.setattr(attempts, "FAR", 3)
+    assert attempts.superseded_by(str(tmp_path), 0, "again") is None
+    assert attempts.superseded_by(str(tmp_path / "gone"), 0, "again") is None
+
+
+def test_a_verification_names_the_superseded(tmp_path: Path) -> None:
+    for number, kind in enumerate("cxc"):
+        attempt(tmp_path, number, kind)
+    attempt(tmp_path, 3, "e")
+    attempt(tmp_path, 4, "c", rid="another")
+    names = verify.names_of(str(tmp_path), None)
+    seen: list[VerifyResult] = []
+
+    def emit(progress: VerifyProgress) -> None:
+        seen.extend(progress.results)
+
+    found = verify.verify(str(tmp_path), "m", names, Level.STRUCTURE, emit, threading.Event())
+    assert found.superseded == (0, 1)
+    assert {result.number: result.rid for result in seen} == {**dict.fromkeys(range(4), "again"), 4: "another"}
