@@ -26,8 +26,8 @@ def command() -> None:
 @click.pass_obj
 def preflight(profile: str | None, as_json: bool) -> None:
     """Say on one page what stands between now and a good start. Exits 1 when something does."""
-    with session(profile) as (agent, _):
-        page = calls.preflight(agent)
+    with session(profile) as (agent, used):
+        page = calls.preflight(agent, used)
     if as_json:
         output.print_json({"ok": page.ok, "checks": page.checks})
     else:

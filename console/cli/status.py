@@ -6,9 +6,10 @@ import click
 
 from console.cli import output
 from console.cli.session import session
-from console.operations import overview
+from console.operations import gpuholders, overview
 from console.operations.overview import Overview
 from console.text import size, span
+from remote.wire.telemetry import Gpu, MigDevice
 
 
 @click.command("status")
@@ -17,7 +18,7 @@ from console.text import size, span
 def command(profile: str | None, as_json: bool) -> None:
     """Show everything the main screen shows, once."""
     with session(profile) as (agent, used):
-        found = overview.take(agent)
+        found = overview.take(agent, used)
     if as_json:
         output.print_json({"profile": used.name, **overview.as_document(found)})
     else:
@@ -32,14 +33,39 @@ def _print(profile: str, found: Overview) -> None:
     output.say(f"patch    {found.patch.state.value}: {found.patch.summary}")
     for depth in found.patch.depths:
         output.say(f"         {depth.name}: {depth.verdict.value}, {depth.found}")
-    if found.gpus.problem:
-        output.say(f"gpus     {found.gpus.problem}")
-    for gpu in found.gpus.gpus:
-        used = "memory not given" if gpu.memory_used is None else f"{size(gpu.memory_used)} used"
-        total = "" if gpu.memory_total is None else f" of {size(gpu.memory_total)}"
-        output.say(f"gpu {gpu.index:<4} {gpu.name}  {gpu.problem or used + total}")
+    _print_gpus(found)
     held = f"{size(shm.used)} of {size(shm.size)} used, dumps {size(shm.dumps)}"
     output.say(f"{shm.path:<8} {shm.problem or held}")
     output.say(f"dumps    {counts.complete} complete, {counts.writing} in progress, {counts.bad} bad")
     if found.dumps.problem:
         output.say(f"         {found.dumps.problem}")
+
+
+def _print_gpus(found: Overview) -> None:
+    seen, holders = found.gpus, found.gpu_holders
+    for words in filter(None, (seen.problem, seen.note, seen.remedy)):
+        output.say(f"gpus     {words}")
+    for gpu in seen.gpus:
+        output.say(f"gpu {gpu.index:<4} {gpu.name}  {gpu.problem or _memory(gpu)}{_nobody(gpu)}")
+        for absent in gpu.absent:
+            output.say(f"         no {absent}")
+        for part in gpu.mig or ():
+            output.say(f"         MIG {part.index} {part.name}  {part.problem or _memory(part)}{_nobody(part)}")
+        if gpu.mig == ():
+            output.say("         MIG is on, and no MIG device is made of it")
+    for held in holders.held if holders else ():
+        output.say(f"         {held.line}")
+    if holders and holders.problem:
+        output.say(f"         who holds the GPUs: {holders.problem}")
+
+
+def _memory(gpu: Gpu | MigDevice) -> str:
+    if gpu.memory_used is None:
+        return "memory not given"
+    return f"{size(gpu.memory_used)} used" + ("" if gpu.memory_total is None else f" of {size(gpu.memory_total)}")
+
+
+def _nobody(gpu: Gpu | MigDevice) -> str:
+    """In many containers memory is used and no process shown: that isn't idle."""
+    busy = gpu.memory_used is not None and gpu.memory_used > gpuholders.IN_USE and gpu.processes is None
+    return ", by processes that are not shown in the container" if busy else ""

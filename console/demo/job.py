@@ -105,7 +105,7 @@ def _patch_is_applied(job: Job) -> Finding:
 
 
 def _preflight(job: Job) -> Finding:
-    page = calls.preflight(job.agent)
+    page = calls.preflight(job.agent, job.profile)
     bad = [check.name for check in page.checks if check.verdict is Verdict.BAD]
     return Finding(page.ok, f"in the way: {', '.join(bad)}" if bad else f"{len(page.checks)} checks", page.checks)
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from console import audit
 from console.config.profile import Profile
 from console.errors import Refused
+from console.operations import gpuholders
 from remote.wire.audit import ChainReport, Entries, Ticket
 from remote.wire.codec import decode
 from remote.wire.dumps import (
@@ -52,8 +53,10 @@ def server_state(agent: Agent) -> ServerState:
     return decode(ServerState, agent.call("server.state"))
 
 
-def preflight(agent: Agent) -> Preflight:
-    return decode(Preflight, agent.call("server.preflight", timeout=PATIENT))
+def preflight(agent: Agent, profile: Profile) -> Preflight:
+    """On one page; where GPUs are in use, with what the Proxmox host says of who holds them."""
+    page = decode(Preflight, agent.call("server.preflight", timeout=PATIENT))
+    return dataclasses.replace(page, checks=gpuholders.explain(agent, profile, page.checks))
 
 
 def server_log(agent: Agent, lines: int = 200) -> LogLines:
@@ -144,7 +147,8 @@ def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep) -> Out
             basis=confirmed.basis,
             ticket=ticket,
         )
-        return decode(Outcome, answer)
+        outcome = decode(Outcome, answer)
+        return dataclasses.replace(outcome, checks=gpuholders.explain(agent, profile, outcome.checks))
 
     return audit.record(profile, confirmed.action, work, on_step, confirmed)
 

@@ -52,7 +52,7 @@ def _container(profile: Profile, agent: Examined, tell: Callable[[Check], None])
     tell(_python(profile, hello))
     questions: tuple[tuple[str, Callable[[], tuple[Check, ...]]], ...] = (
         ("clock", lambda: (_clock(agent),)),
-        ("preflight", lambda: calls.preflight(agent).checks),
+        ("preflight", lambda: calls.preflight(agent, profile).checks),
         ("patch", lambda: calls.patch_status(agent).depths),
         ("gpus", lambda: _gpus(agent)),
         ("dumps", lambda: _dumps(agent)),

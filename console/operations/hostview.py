@@ -13,8 +13,14 @@ import ipaddress
 import re
 import secrets
 import shlex
+from collections.abc import Callable
+from typing import TypeVar
 
 from console.text import harmless
+from remote.wire.masking import mask_argv
+
+T = TypeVar("T")
+Records = list[tuple[str, str]]
 
 TITLE = "sglang::"
 SCRIPTS = importlib.resources.files("console.operations") / "sh"
@@ -64,20 +70,22 @@ class Unreadable(Exception):
 
 
 def look_command(vmid: int, port: int, mark: str) -> str:
-    return _sh("look.sh", str(vmid), str(port), mark)
+    return command("look.sh", str(vmid), str(port), mark, looks=True)
 
 
 def signal_command(pid: int, start_ticks: int, name: str, mark: str) -> str:
     """name: TERM, KILL, or 0 to ask only whether that process is still there."""
-    return _sh("signal.sh", str(pid), str(start_ticks), name, mark)
+    return command("signal.sh", str(pid), str(start_ticks), name, mark)
 
 
 def write_command(path: str, word: str) -> str:
     return shlex.join(["sh", "-c", 'printf %s "$2" >"$1"', "hsconsole", path, word])
 
 
-def _sh(script: str, *arguments: str) -> str:
-    return shlex.join(["sh", "-c", (SCRIPTS / script).read_text(), "hsconsole", *arguments])
+def command(script: str, *arguments: str, looks: bool = False) -> str:
+    """A script of ours as a shell takes it. looks: it describes processes."""
+    text = (SCRIPTS / "process.sh").read_text() if looks else ""
+    return shlex.join(["sh", "-c", text + (SCRIPTS / script).read_text(), "hsconsole", *arguments])
 
 
 def new_mark() -> str:
@@ -86,6 +94,11 @@ def new_mark() -> str:
 
 def parse(output: str, mark: str) -> HostFacts:
     """What look.sh printed. Raises Unreadable, with the place, when it is cut or garbled."""
+    return read(output, mark, _facts)
+
+
+def read(output: str, mark: str, facts: Callable[[Records], T]) -> T:
+    """`facts` of the records that a script printed, each a kind and the rest of its line. Raises Unreadable."""
     _, begun, rest = output.partition(f"{mark} begin\n")
     body, ended, _ = rest.partition(f"{mark} end")
     if not begun or not ended:
@@ -93,12 +106,12 @@ def parse(output: str, mark: str) -> HostFacts:
         raise Unreadable(f"the host's answer is not whole: {where}")
     records = [line.split(" ", 1) for line in body.splitlines() if line]
     try:
-        return _facts([(record[0], record[1] if len(record) > 1 else "") for record in records])
+        return facts([(record[0], record[1] if len(record) > 1 else "") for record in records])
     except (ValueError, IndexError, KeyError, binascii.Error, UnicodeError) as error:
         raise Unreadable(f"the host's answer is garbled: {error}") from None
 
 
-def _facts(records: list[tuple[str, str]]) -> HostFacts:
+def _facts(records: Records) -> HostFacts:
     values = dict(records)
     if not values["init"]:
         return HostFacts(None)
@@ -108,11 +121,16 @@ def _facts(records: list[tuple[str, str]]) -> HostFacts:
     holds: dict[int, set[str]] = {}
     for link, path in (rest.split() for kind, rest in records if kind == "hold"):
         holds.setdefault(int(path.split("/")[2]), set()).add(sockets[link[len("socket:[") : -1]])
-    frozen = dict(rest.split() for kind, rest in records if kind == "frozen")
-    ticks, uptime = values["clock"].split()
-    found = [_process(rest, holds, frozen, int(ticks), float(uptime)) for kind, rest in records if kind == "proc"]
-    kept = tuple(one for one in found if one is not None and (one.holds or one.inner is not None))
+    kept = tuple(one for one in processes(records, holds) if one.holds or one.inner is not None)
     return HostFacts(int(values["init"]), tuple(sockets.values()), kept)
+
+
+def processes(records: Records, holds: dict[int, set[str]]) -> list[HostProcess]:
+    """Those described. holds: by pid, the addresses that it listens on."""
+    frozen = dict(rest.split() for kind, rest in records if kind == "frozen")
+    ticks, uptime = dict(records)["clock"].split()
+    found = (_process(rest, holds, frozen, int(ticks), float(uptime)) for kind, rest in records if kind == "proc")
+    return [one for one in found if one is not None]
 
 
 def _process(
@@ -133,7 +151,7 @@ def _process(
         start_ticks=int(fields[19]),
         inner=int(_field(status, "NSpid").split()[-1]) if where == "inside" else None,
         state=fields[0],
-        command=harmless(" ".join(words) or f"[{name}]"),
+        command=harmless(" ".join(mask_argv(words)) or f"[{name}]"),
         name=name,
         uid=int(_field(status, "Uid").split()[0]),
         age=max(0.0, uptime - int(fields[19]) / ticks),

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from console.config.profile import Proxmox
 from console.errors import LinkError, OperatorError
-from console.operations import hostview
+from console.operations import hostgpus, hostview
+from console.operations.hostgpus import HostGpus
 from console.operations.hostview import HostFacts
 from console.ssh.connection import AskHostKey, Connection, Ran
 from console.ssh.pct import pct_exec
 from console.text import harmless
+
+T = TypeVar("T")
 
 LOOK = 30.0  # seconds; a host may have ten thousand processes
 QUICK = 20.0
@@ -64,10 +68,17 @@ class ProxmoxHost:
 
     def look(self, port: int) -> HostFacts:
         """Who holds `port` of the container, as the host sees it. Raises LinkError or ProxmoxError."""
+        return self._look(lambda mark: hostview.look_command(self.proxmox.vmid, port, mark), hostview.parse)
+
+    def gpus(self) -> HostGpus:
+        """Who holds the GPUs of the host. Raises LinkError or ProxmoxError."""
+        return self._look(lambda mark: hostgpus.look_command(self.proxmox.vmid, mark), hostgpus.parse)
+
+    def _look(self, command: Callable[[str], str], parse: Callable[[str, str], T]) -> T:
         mark = hostview.new_mark()
-        ran = self.run(hostview.look_command(self.proxmox.vmid, port, mark), LOOK)
+        ran = self.run(command(mark), LOOK)
         try:
-            return hostview.parse(ran.out.decode("utf-8", "replace"), mark)
+            return parse(ran.out.decode("utf-8", "replace"), mark)
         except hostview.Unreadable as error:
             what = f"{self.proxmox.host}: {error}. {_said(ran)}"
             raise ProxmoxError(what, "Try again; the host needs sh, find and base64.") from None

@@ -9,7 +9,7 @@ from typing import Any
 from console import audit
 from console.config.profile import Profile
 from console.errors import Refused
-from console.operations import hostview
+from console.operations import gpuholders, hostview
 from console.operations.calls import Agent, OnStep, refuse_read_only
 from console.operations.proxmox import ProxmoxHost
 from console.operations.recovery_plan import ACTION, RESTART, Wish, build
@@ -64,6 +64,8 @@ def _carry_out(closed: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Tic
         elif basis["sshd"]:
             checks.append(_restart_sshd(ways, on_step))
         checks += _host_truth(ways, checks)
+        if ways.agent is not None:
+            checks = list(gpuholders.explain(ways.agent, ways.profile, tuple(checks)))
     ok = all(check.verdict is not Verdict.BAD for check in checks)
     port = closed.profile.server.port
     summary = f"Recovered: port {port} is free." if ok else "Not recovered: see what is left, and what ends it."

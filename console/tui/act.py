@@ -77,7 +77,7 @@ class Actor:
     async def _clear_to_start(self, action: Action) -> bool:
         if action.id != "server.start":
             return True
-        found = await in_thread(calls.preflight, self._app.agent)
+        found = await in_thread(calls.preflight, self._app.agent, self._app.profile)
         if found.ok:
             return True
         return await self._app.push_screen_wait(PreflightScreen(found, gate=True)) is True

@@ -17,7 +17,7 @@ from console.actions import BY_ID
 from console.config.profile import Profile
 from console.errors import LinkLost, OperatorError
 from console.link import LinkPhase
-from console.operations import calls
+from console.operations import calls, gpuholders
 from console.tui import themes
 from console.tui.act import Actor, StepDone
 from console.tui.availability import why_not
@@ -43,6 +43,7 @@ from console.tui.widgets.dumps import DumpTable
 COALESCE = 0.05  # seconds that arriving values wait for others
 PATCH_EVERY = 60.0  # seconds between looks at the patch
 PATCH_AGAIN = 5.0  # seconds after a look that failed
+HOLDERS_EVERY = 60.0  # seconds between looks from the Proxmox host at GPU memory that no server explains
 STREAM_ARGS: dict[str, dict[str, Any]] = {"watch.dumps": {"last": 1000}, "watch.log": {"lines": 500}}
 
 
@@ -98,6 +99,7 @@ class HsConsoleApp(App[None]):
         self._closing = False
         self._actor = Actor(self)
         self._patch_looked = float("-inf")
+        self._holders_looked = float("-inf")
 
     def get_default_screen(self) -> MainScreen:
         return MainScreen(self.picture, self.hint)
@@ -172,7 +174,7 @@ class HsConsoleApp(App[None]):
             self._patch_looked = float("-inf")
             self.refresh_keys()
         self.look()
-        self._look_at_patch_when_due()
+        self._look_when_due()
 
     def _see_link(self, state: Any) -> None:
         known = self.picture.link.error
@@ -182,7 +184,7 @@ class HsConsoleApp(App[None]):
 
     def _tick(self) -> None:
         self.look()
-        self._look_at_patch_when_due()
+        self._look_when_due()
 
     def look(self) -> None:
         """Let every screen that can be seen show what changed."""
@@ -197,8 +199,15 @@ class HsConsoleApp(App[None]):
         for screen in self.screen_stack:
             screen.refresh_bindings()
 
-    def _look_at_patch_when_due(self) -> None:
+    def _look_when_due(self) -> None:
+        """At what no stream tells: the patch, and who holds GPUs while no server runs."""
         now = self.picture.clock.monotonic()
+        if not self.picture.unexplained:
+            self._holders_looked = float("-inf")
+            self.picture.gpu_holders = None
+        elif now - self._holders_looked >= HOLDERS_EVERY:
+            self._holders_looked = now
+            self._look_at_holders()
         if self.picture.live and not self._actor.running and now - self._patch_looked >= PATCH_EVERY:
             self._patch_looked = now
             self.look_at_patch()
@@ -211,6 +220,12 @@ class HsConsoleApp(App[None]):
         except OperatorError as error:
             self.picture.patch_problem = f"{error.title}: {error.what}"
             self._patch_looked += PATCH_AGAIN - PATCH_EVERY
+        self.look()
+
+    @work(exclusive=True, group="holders")
+    async def _look_at_holders(self) -> None:
+        if self.picture.gpus is not None:
+            self.picture.see_holders(await in_thread(gpuholders.ask, self.profile, self.picture.gpus))
         self.look()
 
     # What the screens may ask

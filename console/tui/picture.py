@@ -7,17 +7,20 @@ from typing import Any
 
 from console.config.profile import Profile
 from console.link import LinkPhase, LinkState
+from console.operations.gpuholders import GpuHolders, in_use
 from console.tui.clock import Clock
 from console.tui.dump_list import DumpList
 from console.tui.log_buffer import LogBuffer
 from remote.wire.dumps import DumpsChange
 from remote.wire.patch import PatchStatus
-from remote.wire.server import LogLines, ServerState
+from remote.wire.server import LogLines, Phase, ServerState
 from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
 
 RATE_WINDOW = 60.0  # seconds over which /dev/shm's fill rate is taken
 RATE_LEAST = 2.0  # seconds of history before there is a rate at all
 GPU_HISTORY = 24  # samples
+OVERDUE = 12.0  # seconds; what is watched comes every five, changed or not
+NO_SERVER = (Phase.STOPPED, Phase.CRASHED, Phase.ORPHANS, Phase.PORT_HELD)
 
 
 class Picture:
@@ -29,6 +32,8 @@ class Picture:
         self.server_seen = 0.0
         self.gpus: GpuSnapshot | None = None
         self.gpu_history: dict[int, deque[int]] = {}
+        self.gpu_holders: GpuHolders | None = None
+        self.gpu_holders_seen = 0.0
         self.shm: ShmSnapshot | None = None
         self.patch: PatchStatus | None = None
         self.patch_problem = ""
@@ -36,6 +41,7 @@ class Picture:
         self.dumps_seen = False
         self.log = LogBuffer()
         self._shm_history: deque[tuple[float, int]] = deque()
+        self._true_at: dict[type, float] = {}  # when the last value of a kind was true
         self._alive: float | None = None
         self._agent: int | None = None
         self._offset = 0.0
@@ -50,6 +56,31 @@ class Picture:
         if self.live or self._alive is None:
             return None
         return max(self.clock.monotonic() - self._alive, 0.0)
+
+    def age(self, kind: type) -> float | None:
+        """Seconds since the last value of this kind was true, None before the first."""
+        at = self._true_at.get(kind)
+        return None if at is None else max(self.clock.monotonic() - at, 0.0)
+
+    def overdue(self, kind: type) -> float | None:
+        """That age, where it is more than it can be while all is well; None where the value is fresh.
+
+        A value may be old on a live link: a call that hangs over there sends nothing.
+        """
+        age, stale = self.age(kind), self.stale
+        return age if age is not None and age > OVERDUE + (stale or 0.0) else stale
+
+    @property
+    def unexplained(self) -> bool:
+        """GPU memory is in use, no server is known to run, and there is a host to ask whose it is."""
+        return (
+            self.live
+            and self.profile.proxmox is not None
+            and self.server is not None
+            and self.server.phase in NO_SERVER
+            and self.gpus is not None
+            and bool(in_use(self.gpus))
+        )
 
     def since(self, at: float) -> float:
         """Seconds since `at` of the container's clock; in a stale picture, when it was last true."""
@@ -83,6 +114,8 @@ class Picture:
         """Take in a value of a stream."""
         if self.live:
             self._alive = self.clock.monotonic()
+        late = value.age if isinstance(value, GpuSnapshot) else 0.0
+        self._true_at[type(value)] = self.clock.monotonic() - late
         if isinstance(value, ServerState):
             self.server, self.server_seen = value, self.clock.monotonic()
         elif isinstance(value, GpuSnapshot):
@@ -96,9 +129,12 @@ class Picture:
         elif isinstance(value, LogLines):
             self.log.add(value)
 
+    def see_holders(self, found: GpuHolders | None) -> None:
+        self.gpu_holders, self.gpu_holders_seen = found, self.clock.monotonic()
+
     def _see_gpus(self, snapshot: GpuSnapshot) -> None:
         self.gpus = snapshot
-        for gpu in snapshot.gpus:
+        for gpu in snapshot.gpus if not snapshot.problem else ():
             history = self.gpu_history.setdefault(gpu.index, deque(maxlen=GPU_HISTORY))
             if gpu.utilization is not None:
                 history.append(gpu.utilization)

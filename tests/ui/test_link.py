@@ -78,8 +78,11 @@ async def test_lost_the_picture_stays_with_its_age_and_comes_back() -> None:
         assert link.retried == 1
         link.be(LinkPhase.LIVE)
         await settled(pilot)
-        assert "as of" not in words(pilot)
         assert "live, 12 ms" in words(pilot)
+        assert words(pilot).count("as of 25 s ago") == 3, "old until the new link's streams have spoken"
+        link.say(server=scenes.READY, gpus=scenes.gpus(8), shm=scenes.SHM)
+        await settled(pilot)
+        assert "as of" not in words(pilot)
 
 
 @pytest.mark.parametrize("phase", [LinkPhase.STALE, LinkPhase.LOST, LinkPhase.REFUSED, LinkPhase.CONNECTING])

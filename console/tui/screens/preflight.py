@@ -37,7 +37,7 @@ class PreflightScreen(Sheet[bool]):
     @work
     async def _ask(self) -> None:
         try:
-            self.found = await in_thread(calls.preflight, self.console.agent)
+            self.found = await in_thread(calls.preflight, self.console.agent, self.console.picture.profile)
         except OperatorError as error:
             self.error = error
         self.look()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from textual.content import Content
 
 from console.tui import ink
-from console.tui.format import gib
+from console.tui.format import age, gib
 from console.tui.text import cells, line, plain
 from console.tui.widgets.painted import Panel
-from remote.wire.telemetry import Gpu
+from remote.wire.telemetry import Gpu, GpuSnapshot, MigDevice
 
 COLUMN_GAP = 3
 LEAST_CELL = 16
 HOT = 85  # degrees Celsius
 SPARK = 12  # cells of history
+MOST_HOLDERS = 4  # lines
+PART = -1  # the index of a row that is a part of the GPU above it
+UNIFIED = "memory: Not Supported"  # NVML's word where the GPU shares the machine's memory
 
 # What a cell of at least so many columns shows; the bar takes what the others leave.
 LAYOUTS: tuple[tuple[int, tuple[str, ...]], ...] = (
@@ -27,6 +32,15 @@ LAYOUTS: tuple[tuple[int, tuple[str, ...]], ...] = (
 
 
 class Gpus(Panel):
+    kind = GpuSnapshot
+
+    def stale(self) -> float | None:
+        """Old at once when the driver gives no answer: the agent says how old. That there is none gets no older."""
+        seen = self.picture.gpus
+        if seen is None or not seen.gpus:
+            return self.picture.stale
+        return self.picture.age(GpuSnapshot) if seen.age > 0 else super().stale()
+
     def title(self) -> str:
         return "GPUs"
 
@@ -38,9 +52,25 @@ class Gpus(Panel):
             why = line(snapshot.problem) or "no GPU in this container"
             lines = [Content.styled(f" {why}", ink.MUTED)]
             return [*lines, plain(f" {line(snapshot.remedy)}", ink.MUTED)] if snapshot.remedy else lines
-        return self._grid(snapshot.gpus, width)
+        lines = [plain(f" ✗ {line(snapshot.problem)}", ink.BAD)] if snapshot.problem else []
+        return [*self._grid(snapshot.gpus, width), *lines, *self._holders(width)]
 
-    def _grid(self, gpus: tuple[Gpu, ...], width: int) -> list[Content]:
+    def _holders(self, width: int) -> list[Content]:
+        """Whose the memory is, when that is a question: as the Proxmox host sees it."""
+        found = self.picture.gpu_holders
+        if found is None:
+            return []
+        ago = age(self.picture.clock.monotonic() - self.picture.gpu_holders_seen)
+        rows = (wrap(line(held.line), max(width - 4, 20), subsequent_indent="  ") for held in found.held)
+        lines = [plain(f" {text}", ink.WARN) for row in rows for text in row]
+        lines += [plain(f" {line(found.problem)}", ink.MUTED)] if found.problem else []
+        most = MOST_HOLDERS if self.screen.size.height >= 30 else 1
+        more = [Content.styled(" more: hsconsole status", ink.MUTED)] if len(lines) > most else []
+        seen = Content.styled(f" seen from the Proxmox host, {'now' if ago == 'now' else f'{ago} ago'}:", ink.MUTED)
+        return [seen, *lines[:most], *more] if lines else []
+
+    def _grid(self, found: tuple[Gpu, ...], width: int) -> list[Content]:
+        gpus = [row for gpu in found for row in (gpu, *map(_part, gpu.mig or ()))]
         lowest = max(self.screen.size.height // 4, 4) if self.is_attached else 9
         columns = -(-len(gpus) // lowest)
         columns = max(1, min(columns, (width + COLUMN_GAP) // (LEAST_CELL + COLUMN_GAP)))
@@ -54,7 +84,7 @@ class Gpus(Panel):
         return lines
 
     def _cell(self, gpu: Gpu, width: int, name_width: int) -> Content:
-        index = Content.styled(f"{gpu.index:>2}", ink.MUTED)
+        index = Content.styled(f"{gpu.index:>2}" if gpu.index >= 0 else " ↳", ink.MUTED)
         if gpu.problem:
             return cells(Content.assemble(index, " ", plain(f"✗ {line(gpu.problem)}", ink.BAD)), width)
         history = tuple(self.picture.gpu_history.get(gpu.index, ()))[-SPARK:]
@@ -73,13 +103,20 @@ class Gpus(Panel):
         return cells(row, width)
 
 
+def _part(part: MigDevice) -> Gpu:
+    """A MIG device as a row below its GPU's, with the profile for a name; it has no figures but of its memory."""
+    name = part.name.rpartition("MIG ")[2]
+    return Gpu(PART, name, part.memory_used, part.memory_total, processes=part.processes, problem=part.problem)
+
+
 def short_name(name: str) -> str:
     return line(name, 40).removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def _memory(gpu: Gpu) -> Content:
     if gpu.memory_used is None or not gpu.memory_total:
-        return Content.styled("no figure", ink.MUTED)
+        unified = any(why == UNIFIED for why in gpu.absent)
+        return Content.styled("not supported" if unified else "no figure", ink.MUTED)
     return Content.assemble(f"{gib(gpu.memory_used)}/{gib(gpu.memory_total)}", (" GiB", ink.MUTED))
 
 

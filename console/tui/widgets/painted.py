@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
@@ -44,7 +46,13 @@ class Painted(Widget):
 
 
 class Panel(Painted):
-    """A titled rule with lines under it, dimmed as a whole while the picture is stale."""
+    """A titled rule with lines under it, dimmed as a whole while what it shows is old. kind: of the value it shows."""
+
+    kind: ClassVar[type]
+
+    def stale(self) -> float | None:
+        """How old it is, where that is older than it should be, seconds."""
+        return self.picture.overdue(self.kind)
 
     def title(self) -> str:
         raise NotImplementedError
@@ -53,7 +61,7 @@ class Panel(Painted):
         raise NotImplementedError
 
     def paint(self, width: int) -> Content:
-        stale = self.picture.stale
+        stale = self.stale()
         lines = self.body(width)
         if stale is not None:
             lines = [ink.faded(content) for content in lines]

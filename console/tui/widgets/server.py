@@ -16,6 +16,8 @@ MOST_PROCESSES = 4
 
 
 class Server(Panel):
+    kind = ServerState
+
     def title(self) -> str:
         return "Server"
 

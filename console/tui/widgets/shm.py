@@ -17,6 +17,8 @@ TIGHT = 0.9  # of the room used, likewise
 
 
 class Shm(Panel):
+    kind = ShmSnapshot
+
     def title(self) -> str:
         return line(self.picture.shm.path, 30) if self.picture.shm else "/dev/shm"
 
