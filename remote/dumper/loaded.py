@@ -7,7 +7,8 @@ import hashlib
 import json
 import os
 import sys
-from types import FrameType
+from collections.abc import Mapping
+from types import FrameType, ModuleType
 from typing import Any, Optional
 
 from .files import replace_json
@@ -28,17 +29,28 @@ def importing_file(package: str) -> Optional[str]:
     return None
 
 
+def also_importing(package: str) -> list[str]:
+    """The files that imported this package in the lines of the patch, as far as they have been imported by now."""
+    me = sys.modules.get(package)
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    paths = [vars(module).get("__file__") for module in modules if me and vars(module).get("_HS_DUMP") is me]
+    return [os.path.realpath(path) for path in paths if path]
+
+
 def record(
-    folder: str, origin: Origin, model_file: Optional[str], started: float, problem: Optional[Problem] = None
+    folder: str,
+    origin: Origin,
+    model_files: Mapping[str, Optional[str]],
+    started: float,
+    problem: Optional[Problem] = None,
 ) -> None:
-    """problem: why nothing of this server can be dumped, as far as it is known by now."""
+    """model_files: their SHA-256 by path. problem: why nothing of this server can be dumped, as far as it is known."""
     value: dict[str, Any] = {
         "pid": origin.pid,
         "start_ticks": start_ticks(origin.pid),
         "dumper_version": origin.dumper_version,
         "dumper_digest": origin.dumper_digest,
-        "model_file": model_file,
-        "model_sha256": _sha256(model_file),
+        "model_files": dict(model_files),
         "python": sys.executable,
         "layers": list(origin.layers),
         "boot_id": origin.boot_id,
@@ -62,7 +74,7 @@ def _recorded_ticks(folder: str, pid: str) -> Optional[int]:
     try:
         with open(os.path.join(folder, ".loaded", f"{pid}.json"), "rb") as file:
             ticks = json.load(file)["start_ticks"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return ticks if isinstance(ticks, int) else None
 
@@ -72,9 +84,7 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _sha256(path: Optional[str]) -> Optional[str]:
-    if path is None:
-        return None
+def sha256(path: str) -> Optional[str]:
     try:
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import time
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from . import loaded, log, release, settings
 from .folder import Folder
@@ -42,7 +41,7 @@ def _start(wanted: settings.Settings, model_file: Optional[str]) -> Dumper:
 
     digest = digest_of(own_files(_PACKAGE))
     origin = Origin(uuid.uuid4().hex, os.getpid(), wanted.layers, release.version(), VERSION, digest)
-    claim = _Claim(functools.partial(loaded.record, wanted.folder, origin, model_file, time.time()))
+    claim = _Claim(wanted.folder, origin, model_file)
     folder = Folder(wanted.folder, claim.record)
     folder.prepare()
     loaded.forget_dead(wanted.folder)
@@ -57,19 +56,33 @@ def _start(wanted: settings.Settings, model_file: Optional[str]) -> Dumper:
         return Desk(place, Room(wanted.folder), origin)
 
     dumper = Dumper(wanted, desk, writers, stats, claim.refuse)
-    birth.when_model_is_built(dumper.prepare)
+
+    def prepare(device: Any) -> None:
+        claim.record()  # by now every model file has been imported
+        dumper.prepare(device)
+
+    birth.when_model_is_built(prepare)
     return dumper
 
 
 class _Claim:
-    """What this process says of itself in `.loaded`, said again when that is lost or changes."""
+    """What this process says of itself in `.loaded`, said again when that is lost or changes.
 
-    def __init__(self, record: Callable[[Optional[Problem]], None]) -> None:
-        self._record = record
+    first: the model file whose import brought the dumper in. A file's hash is that of the time when it was imported.
+    """
+
+    def __init__(self, folder: str, origin: Origin, first: Optional[str]) -> None:
+        self._folder = folder
+        self._origin = origin
+        self._started = time.time()
+        self._files = {} if first is None else {first: loaded.sha256(first)}
         self._problem: Optional[Problem] = None
 
     def record(self) -> None:
-        self._record(self._problem)
+        for path in loaded.also_importing(__package__ or ""):
+            if path not in self._files:
+                self._files[path] = loaded.sha256(path)
+        loaded.record(self._folder, self._origin, self._files, self._started, self._problem)
 
     def refuse(self, problem: Problem) -> None:
         self._problem = problem

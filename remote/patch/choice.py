@@ -34,8 +34,9 @@ def of_model(target: Target, package: str) -> ModelFile:
         raise UnreadableModelError(what, "Set server.model_path to the folder that holds the model's config.json.")
     known = [ARCHITECTURES[name] for name in config.architectures if name in ARCHITECTURES]
     if not known:
-        what = f"{target.model_path} is a {', '.join(config.architectures)}, which no recipe is for"
-        raise UnknownModelError(what, f"Architectures that can be dumped: {', '.join(ARCHITECTURES)}.")
+        what = f"{target.model_path} is a {', '.join(config.architectures)}, and there is no recipe for that"
+        remedy = f"It can be served, not dumped. Set server.model_path to one of these: {', '.join(ARCHITECTURES)}."
+        raise UnknownModelError(what, remedy)
     return _with_layers(known[0], package)
 
 

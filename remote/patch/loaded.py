@@ -20,11 +20,13 @@ READ_LIMIT = 1 << 20  # bytes of one .loaded file
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What a live process says it loaded. problem: why it can't dump anything as it was started, empty when it can."""
+    """What a live process says it loaded. model_files: their SHA-256 by path.
+
+    problem: why it can't dump anything as it was started, empty when it can.
+    """
 
     process: Process
-    model_file: str
-    model_sha256: str
+    model_files: dict[str, str]
     dumper_digest: str
     problem: str = ""
 
@@ -32,10 +34,11 @@ class Claim:
 def check(target: Target, look: Look) -> Check:
     """Compare what live servers of this installation loaded with what the files hold now."""
     claims = _claims(target.dump_dir)
-    own = [claim for claim in claims if claim.model_file == look.path]
+    own = [claim for claim in claims if look.path in claim.model_files]
     if own:
         return _claimed(own, look)
-    shared = [claim for claim in claims if claim.model_file in map(os.path.realpath, look.also_patched)]
+    others = set(map(os.path.realpath, look.also_patched))
+    shared = [claim for claim in claims if others & claim.model_files.keys()]
     if shared and look.patched:
         return _by_another(shared, look)
     servers = _servers(target, look)
@@ -45,7 +48,8 @@ def check(target: Target, look: Look) -> Check:
 
 
 def _claimed(claims: list[Claim], look: Look) -> Check:
-    wrong = [c for c in claims if (c.model_sha256, c.dumper_digest) != (look.sha256, look.dumper_digest)]
+    loaded = look.sha256, look.dumper_digest
+    wrong = [c for c in claims if (c.model_files[look.path], c.dumper_digest) != loaded]
     refusing = [c for c in claims if c.problem]
     if refusing and not wrong:
         found = f"{_pids([c.process for c in refusing])} loaded this file and dumps nothing: {refusing[0].problem}"
@@ -57,7 +61,7 @@ def _claimed(claims: list[Claim], look: Look) -> Check:
 
 
 def _by_another(claims: list[Claim], look: Look) -> Check:
-    """A process imports every model file, and names the one that brought the dumper in first."""
+    """A process imports every model file; until it builds its model it names the one that brought the dumper in."""
     changed = os.stat(look.path).st_mtime
     wrong = [c.process for c in claims if _started(c.process) < changed or c.dumper_digest != look.dumper_digest]
     if wrong:
@@ -101,12 +105,14 @@ def _claim(path: str) -> Optional[Claim]:
         with open(path, "rb") as source:
             said: Any = json.loads(source.read(READ_LIMIT))
         process = processes.alive(Identity(said["pid"], said["start_ticks"]))
-        words = [said[key] for key in ("model_file", "model_sha256", "dumper_digest")]
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        digest, hashes = said["dumper_digest"], dict(said["model_files"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-    if process is None or not all(isinstance(word, str) for word in words):
+    if process is None or not isinstance(digest, str):
         return None
-    return Claim(process, words[0], words[1], words[2], _problem(said))
+    return Claim(
+        process, {path: told for path, told in hashes.items() if isinstance(told, str)}, digest, _problem(said)
+    )
 
 
 def _problem(said: dict[str, Any]) -> str:

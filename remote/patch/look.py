@@ -76,19 +76,9 @@ def take(target: Target, choose: Choose) -> Look:
 
     Raises NoSglangError, PatchError, or what `choose` raises.
     """
-    seen = environment(target.python, target.env)
-    interpreter = seen.interpreter
-    if interpreter.problem or interpreter.sglang_file is None:
-        raise NoSglangError(f"{target.python} {interpreter.problem}", _others())
-    folder = os.path.dirname(interpreter.sglang_file)
+    seen, folder = _installation(target)
     file = choose(target, folder)
-    path = os.path.realpath(os.path.join(folder, file.path))
-    raw = files.read(path)
-    if raw is None:
-        raise NoModelFileError(
-            f"sglang {interpreter.sglang_version or '?'} in {folder} has no {file.path}",
-            "Install a whole sglang there.",
-        )
+    path, raw = _read(seen, folder, file)
     marked, marks_problem = _marked(raw)
     foreign = bool(marked and not marked.lines and marks.foreign_lines(raw))
     woven, misfit = (None, "") if marked is None or foreign else _woven(marked.base, file)
@@ -106,13 +96,32 @@ def take(target: Target, choose: Choose) -> Look:
         foreign=foreign,
         woven=woven,
         misfit=misfit,
-        release_sha256=_released(folder, file, interpreter.sglang_version),
+        release_sha256=_released(folder, file, seen.interpreter.sglang_version),
         store=store,
         record=store.record(path) if store else None,
         dumper_folder=dumper_folder,
         dumper_digest=package.installed_digest(dumper_folder),
         also_patched=tuple(os.path.join(folder, other.path) for other in patched(folder) if other != file),
     )
+
+
+def _installation(target: Target) -> tuple[Environment, str]:
+    """The environment of `target.python`, and the folder of the sglang package that it imports."""
+    seen = environment(target.python, target.env)
+    interpreter = seen.interpreter
+    if interpreter.problem or interpreter.sglang_file is None:
+        raise NoSglangError(f"{target.python} {interpreter.problem}", _others())
+    return seen, os.path.dirname(interpreter.sglang_file)
+
+
+def _read(seen: Environment, folder: str, file: ModelFile) -> tuple[str, bytes]:
+    """The model file's real path, and what it holds."""
+    path = os.path.realpath(os.path.join(folder, file.path))
+    raw = files.read(path)
+    if raw is None:
+        what = f"sglang {seen.interpreter.sglang_version or '?'} in {folder} has no {file.path}"
+        raise NoModelFileError(what, "Install a whole sglang there.")
+    return path, raw
 
 
 class NoSglangError(PatchError):

@@ -18,6 +18,11 @@ from remote.wire.target import Target
 
 APPLY = "hsconsole patch apply"
 DEPTHS = ("text", "hash", "imported", "loaded")
+_ABSENT = {
+    NoSglangError: PatchState.NO_SGLANG,
+    NoModelFileError: PatchState.UNKNOWN_RELEASE,
+    choice.UnknownModelError: PatchState.UNKNOWN_MODEL,
+}
 
 
 def status(target: Target) -> PatchStatus:
@@ -25,9 +30,11 @@ def status(target: Target) -> PatchStatus:
     try:
         return of(target, take(target, choice.to_show))
     except (NoSglangError, NoModelFileError, choice.UnknownModelError) as error:
-        absent = PatchState.NO_SGLANG if isinstance(error, NoSglangError) else PatchState.UNKNOWN_RELEASE
-        depths = tuple(Check(name, Verdict.UNKNOWN, "nothing to look at", error.remedy) for name in DEPTHS)
-        return PatchStatus(absent, target.python, error.what, depths=depths)
+        state = next(state for kind, state in _ABSENT.items() if isinstance(error, kind))
+        text, *others = DEPTHS
+        first = Check(text, Verdict.UNKNOWN, "nothing to look at", error.remedy)
+        depths = (first, *(Check(name, Verdict.UNKNOWN, "nothing to look at") for name in others))
+        return PatchStatus(state, target.python, error.what, depths=depths)
 
 
 def of(target: Target, look: Look) -> PatchStatus:

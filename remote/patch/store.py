@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Optional
+from typing import BinaryIO, Optional
 
 from remote.patch import files
 from remote.wire.codec import decode, encode
@@ -74,8 +74,8 @@ class Store:
     @contextlib.contextmanager
     def locked(self, path: str) -> Iterator[None]:
         """Nobody else who uses this store changes `path` meanwhile. Raises Refused when somebody does for long."""
-        os.makedirs(self.patches, mode=0o700, exist_ok=True)
-        with open(os.path.join(self.patches, _key(path) + ".lock"), "ab") as lock:
+        _make(self.patches)
+        with _private(os.path.join(self.patches, _key(path) + ".lock")) as lock:
             deadline = time.monotonic() + WAIT
             while not _try_lock(lock.fileno()):
                 if time.monotonic() > deadline:
@@ -87,7 +87,7 @@ class Store:
         path = os.path.join(folder, name)
         aside = f"{path}.{os.getpid()}"
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            _make(folder)
             files.discard(aside)
             files.write_new(aside, content, 0o600)
             os.replace(aside, path)
@@ -98,6 +98,20 @@ class Store:
             files.discard(aside)
 
 
+def _make(folder: str) -> None:
+    """The folder, for its owner alone whatever the umask."""
+    if not os.path.isdir(folder):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.chmod(folder, 0o700)
+
+
+def _private(path: str) -> BinaryIO:
+    """The file, made if need be, for its owner alone whatever the umask."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.fchmod(handle, 0o600)
+    return os.fdopen(handle, "r+b")
+
+
 def _key(path: str) -> str:
     return files.sha256(os.fsencode(path))[:16]
 
@@ -105,7 +119,7 @@ def _key(path: str) -> str:
 def _record(content: Optional[bytes]) -> Optional[Record]:
     try:
         return None if content is None else decode(Record, json.loads(content))
-    except (ValueError, WireError):  # cut off or not ours: as if there were none
+    except (ValueError, RecursionError, WireError):  # cut off or not ours: as if there were none
         return None
 
 

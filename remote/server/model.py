@@ -56,7 +56,7 @@ def _json(path: str) -> Any:
     try:
         with open(path, "rb") as file:
             return json.loads(file.read(LARGEST_JSON))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -119,7 +119,7 @@ def _problem(path: str) -> str:
         return "is missing"
     except OSError as error:
         return error.strerror or "can't be read"
-    except (ValueError, struct.error):
+    except (ValueError, RecursionError, struct.error):
         return "has a damaged header"
     if expected is not None and expected != size:
         return f"has {size} bytes of {expected}"

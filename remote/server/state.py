@@ -169,7 +169,7 @@ class Observer:
                     said = json.loads(file.read(LOADED_LIMIT))
                 if said["start_ticks"] == member.process.start_ticks:
                     return str(said["dumper_version"])
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 continue
         return None
 

@@ -48,7 +48,7 @@ def parse(line: bytes) -> dict[str, Any]:
     """One frame from its line. Raises WireError when it isn't one."""
     try:
         frame = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise WireError(f"not a frame: {line[:120]!r}") from None
     if not isinstance(frame, dict):
         raise WireError(f"not a frame: {line[:120]!r}")

@@ -16,6 +16,7 @@ class PatchState(str, enum.Enum):
     DRIFTED = "drifted"  # our marks, other content
     FOREIGN = "foreign"  # the forerunner's inline patch
     UNKNOWN_RELEASE = "unknown release"
+    UNKNOWN_MODEL = "unknown model"  # no recipe for its architecture, or it does not tell that
     NO_SGLANG = "no sglang"
 
 

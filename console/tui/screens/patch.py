@@ -26,6 +26,7 @@ STATES: dict[PatchState, tuple[str, str, str]] = {
     PatchState.DRIFTED: ("✗", ink.BAD, "our marks, other content"),
     PatchState.FOREIGN: ("!", ink.WARN, "patched by hand, not by hsconsole"),
     PatchState.UNKNOWN_RELEASE: ("✗", ink.BAD, "a release no recipe knows"),
+    PatchState.UNKNOWN_MODEL: ("✗", ink.BAD, "a model no recipe is for"),
     PatchState.NO_SGLANG: ("✗", ink.BAD, "this Python has no SGLang"),
 }
 

@@ -31,8 +31,10 @@ PATCHES: dict[PatchState, str] = {
     PatchState.DRIFTED: ink.BAD,
     PatchState.FOREIGN: ink.WARN,
     PatchState.UNKNOWN_RELEASE: ink.BAD,
+    PatchState.UNKNOWN_MODEL: ink.BAD,
     PatchState.NO_SGLANG: ink.BAD,
 }
+UNPATCHED = (PatchState.CLEAN, PatchState.NO_SGLANG, PatchState.UNKNOWN_RELEASE, PatchState.UNKNOWN_MODEL)
 
 
 class Header(Painted):
@@ -104,7 +106,7 @@ def patch_words(picture: Picture, *, short: bool) -> Content:
         return head + plain(picture.patch_problem or "not checked yet", ink.MUTED, 60)
     words = f"v{line(patch.version)}" if patch.state is PatchState.APPLIED and patch.version else patch.state.value
     head += Content.styled(words, PATCHES[patch.state])
-    if patch.state in (PatchState.CLEAN, PatchState.NO_SGLANG, PatchState.UNKNOWN_RELEASE):
+    if patch.state in UNPATCHED:
         return head
     signs = [ink.mark(check.verdict) + ("" if short else f" {line(check.name, 20)}") for check in patch.depths]
     return head + "  " + Content("" if short else "  ").join(signs)

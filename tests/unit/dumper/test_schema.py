@@ -27,7 +27,9 @@ def folder(tmp_path: Path) -> Path:
     place = desk(tmp_path)
     assert write(place) is None
     assert write(place, part(4, problem=Problem("odd chunk"))) is not None
-    loaded.record(str(tmp_path), ORIGIN, str(Path(__file__)), 5.0, Problem("no such layer", "it has four"))
+    loaded.record(
+        str(tmp_path), ORIGIN, {__file__: loaded.sha256(__file__)}, 5.0, Problem("no such layer", "it has four")
+    )
     Stats(str(tmp_path)).write()
     return tmp_path
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
+
+import remote.dumper
 from remote.dumper import loaded
 from remote.dumper.problem import Problem
 from remote.dumper.process import start_ticks
 from remote.dumper.request import Part, Writing
+from remote.dumper.start import _Claim
 from remote.dumper.stats import Stats
 from remote.dumper.writers import Line, Writers
 
@@ -104,17 +110,44 @@ def test_what_is_loaded(tmp_path: Path) -> None:
         (tmp_path / kind / f"{process.pid}.json").write_text("{}")
         (tmp_path / kind / f"{os.getppid()}.json").write_text("not even JSON")
     loaded.forget_dead(str(tmp_path))
-    loaded.record(str(tmp_path), ORIGIN, str(model), 5.0)
+    loaded.record(str(tmp_path), ORIGIN, {str(model): loaded.sha256(str(model)), "/gone": None}, 5.0)
     assert {path.name for path in (tmp_path / ".loaded").iterdir()} == {f"{os.getppid()}.json", f"{os.getpid()}.json"}
     assert {path.name for path in (tmp_path / ".stats").iterdir()} == {f"{os.getppid()}.json"}
     told = json.loads((tmp_path / ".loaded" / f"{os.getpid()}.json").read_text())
     assert told["start_ticks"] == start_ticks(os.getpid())
-    assert (told["model_file"], told["layers"], told["started"]) == (str(model), [1, 2, 3], 5.0)
-    assert len(told["model_sha256"]) == 64
+    assert (told["layers"], told["started"]) == ([1, 2, 3], 5.0)
+    assert told["model_files"] == {str(model): hashlib.sha256(model.read_bytes()).hexdigest(), "/gone": None}
     assert told["problem"] is None
-    loaded.record(str(tmp_path), ORIGIN, str(model), 5.0, Problem("no such layer", "it has four"))
+    loaded.record(str(tmp_path), ORIGIN, {}, 5.0, Problem("no such layer", "it has four"))
     told = json.loads((tmp_path / ".loaded" / f"{os.getpid()}.json").read_text())
     assert told["problem"] == {"cause": "no such layer", "detail": "it has four"}
+
+
+class Shy(ModuleType):
+    """A module that brings its attributes in when they are asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"asked for {name}")
+
+
+def test_every_patched_file_that_a_process_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "llama.py", tmp_path / "qwen2.py"
+    for model in (first, second):
+        model.write_text(f"# {model}\n")
+    hashes = {str(model): loaded.sha256(str(model)) for model in (first, second)}
+    claim = _Claim(str(tmp_path), ORIGIN, str(first))
+    claim.record()
+    told = tmp_path / ".loaded" / f"{os.getpid()}.json"
+    assert json.loads(told.read_text())["model_files"] == {str(first): hashes[str(first)]}
+    for name, path, dumper in (("a", first, remote.dumper), ("b", second, remote.dumper), ("c", told, None)):
+        module = ModuleType(name)
+        module.__dict__.update(_HS_DUMP=dumper, __file__=str(path))
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "d", Shy("d"))
+    claim.record()
+    first.write_text("# changed since")
+    claim.refuse(Problem("no such layer"))
+    assert json.loads(told.read_text())["model_files"] == hashes
 
 
 def test_a_pid_that_another_process_took(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def test_a_model_without_a_recipe_is_refused_and_those_that_have_one_are_named(b
     assert all(name in refusal.value.remedy for name in ARCHITECTURES)
     assert refusal.value.exit_code == 5
     seen = env.status()
-    assert (seen.state, "GPT2LMHeadModel" in seen.summary) == (PatchState.UNKNOWN_RELEASE, True)
+    assert (seen.state, "GPT2LMHeadModel" in seen.summary) == (PatchState.UNKNOWN_MODEL, True)
+    assert [check.remedy for check in seen.depths] == [refusal.value.remedy, "", "", ""], "said once"
 
 
 def test_a_class_that_got_a_layer_loop_of_its_own_is_refused(bench: Make) -> None:
@@ -75,7 +76,7 @@ def test_a_model_that_cannot_be_read_is_refused(bench: Make, case: str) -> None:
     with pytest.raises(choice.UnreadableModelError, match=r"no config\.json that can be read") as refusal:
         operations.plan_apply(env.target)
     assert "Set server.model_path" in refusal.value.remedy
-    assert env.status().state is PatchState.UNKNOWN_RELEASE
+    assert env.status().state is PatchState.UNKNOWN_MODEL
     assert not operations.plan_revert(env.target).needed
 
 
@@ -95,7 +96,7 @@ def test_a_patch_can_be_taken_out_when_the_model_is_another_now(bench: Make) -> 
     env = bench()
     assert env.apply().ok
     other = env.of("GPT2LMHeadModel")
-    assert other.status().state is PatchState.UNKNOWN_RELEASE
+    assert other.status().state is PatchState.UNKNOWN_MODEL
     assert other.revert().ok
     assert env.status().state is PatchState.CLEAN
 
@@ -150,8 +151,7 @@ def _loaded_by_another(bench: Bench, started_after: bool, **changes: str) -> Che
     said = {
         "pid": me.pid,
         "start_ticks": me.start_ticks,
-        "model_file": str(bench.model),
-        "model_sha256": "0" * 64,
+        "model_files": {str(bench.model): "0" * 64},
         "dumper_digest": package.shipped_digest(),
     }
     (folder / f"{me.pid}.json").write_text(json.dumps({**said, **changes}))

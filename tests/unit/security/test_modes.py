@@ -101,12 +101,22 @@ def test_nobody_else_can_read_what_is_written(what: str, everything_below: Path)
         assert not others or closed, f"{path} {path.stat().st_mode:o}"
 
 
-@pytest.mark.parametrize("what", [name for name in WRITERS if name not in ("patch records",)])
+@pytest.mark.parametrize("what", WRITERS)
 def test_files_are_private_themselves(what: str, everything_below: Path) -> None:
     WRITERS[what](everything_below)
     for path in everything_below.rglob("*"):
         if path.is_file():
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o277])
+def test_records_of_patches_are_private_and_usable_whatever_the_umask(umask: int, everything_below: Path) -> None:
+    statedir.state_dir()
+    os.umask(umask)
+    _patch(everything_below)
+    for path in (Path(statedir.state_dir()) / name for name in ("originals", "patches")):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("fault", ["group writes", "others write", "not ours"])
