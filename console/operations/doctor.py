@@ -98,7 +98,8 @@ def _gpus(agent: calls.Agent) -> tuple[Check, ...]:
         return (Check("gpus", Verdict.WARN, found.problem, found.remedy),)
     lost = [f"GPU {gpu.index}: {gpu.problem}" for gpu in found.gpus if gpu.problem]
     verdict = Verdict.BAD if lost else Verdict.OK
-    return (Check("gpus", verdict, "; ".join((f"{len(found.gpus) - len(lost)} answer", *lost))),)
+    said = filter(None, (f"{len(found.gpus) - len(lost)} answer", *lost, found.note))
+    return (Check("gpus", verdict, "; ".join(said), found.remedy),)
 
 
 def _dumps(agent: calls.Agent) -> tuple[Check, ...]:

@@ -11,7 +11,7 @@ from console.tui.picture import Picture, address
 from console.tui.text import cells, line, plain
 from console.tui.widgets.painted import Painted
 from remote.wire.patch import PatchState
-from remote.wire.server import Phase
+from remote.wire.server import Phase, ServerState
 
 GAP = Content("   ")
 
@@ -44,7 +44,7 @@ class Header(Painted):
         second = spread(
             patch_words(self.picture, short=width < 100), server_words(self.picture, short=width < 70), inner
         )
-        if self.picture.stale is not None:
+        if self.picture.overdue(ServerState) is not None:
             second = ink.faded(second)
         return Content("\n").join(Content(" ") + row + " " for row in (first, second))
 
