@@ -8,6 +8,7 @@ ANYWHERE = "anywhere"
 MAIN = "main"
 PATCH = "patch"
 LOG = "log"
+RECOVERY = "recovery"  # the page of a recovery that was not enough
 PAGE = "page"  # any page or dialogue that has something to copy
 
 
@@ -127,6 +128,35 @@ ACTIONS: tuple[Action, ...] = (
         leaves_trace=True,
     ),
     Action(
+        "canary",
+        "C",
+        "canary",
+        "Prove that the dumps of the running server mean what they should",
+        "hsconsole canary",
+        area="server",
+        verb="canary",
+        needs_link=True,
+        leaves_trace=True,
+    ),
+    Action(
+        "dumps.verify",
+        "v",
+        "verify",
+        "Look at every number of the selected or open request",
+        "hsconsole dumps verify NUMBER",
+        area="dumps",
+        needs_link=True,
+    ),
+    Action(
+        "dumps.verify_all",
+        "V",
+        "verify all",
+        "Look at every number of every request in the folder",
+        "hsconsole dumps verify --all",
+        area="dumps",
+        needs_link=True,
+    ),
+    Action(
         "dumps.show",
         "enter",
         "open",
@@ -143,6 +173,26 @@ ACTIONS: tuple[Action, ...] = (
     Action("log.next", "n", "next", "The next line that matches", area="log", where=LOG),
     Action("log.previous", "N", "previous", "The line before that matches", area="log", where=LOG),
     Action("log.follow", "f", "follow", "Back to the newest line, and follow", area="log", where=LOG),
+    Action(
+        "server.recover.pythons",
+        "P",
+        "end Pythons",
+        "Last resort: end each Python process",
+        "hsconsole server recover --last-resort pythons",
+        changes=True,
+        area="server",
+        where=RECOVERY,
+    ),
+    Action(
+        "server.recover.restart",
+        "R",
+        "restart",
+        "Last resort: restart the container",
+        "hsconsole server recover --last-resort restart",
+        changes=True,
+        area="server",
+        where=RECOVERY,
+    ),
     Action("copy", "c", "copy", "Copy what this page says", where=PAGE),
     Action("back", "escape", "back", "Back to where you came from", where=ANYWHERE),
     Action("link.retry", "r", "retry now", "Try the link at once instead of waiting", area="link", where=MAIN),

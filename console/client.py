@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from console.cancel import Cancel
 from console.channel import GIVEN_UP, FrameChannel
 from console.config.profile import Profile
 from console.errors import ErrorReport, LinkError, LinkLost, NoAnswer, OperatorError, WireError, from_report
@@ -100,13 +101,25 @@ class AgentClient:
         """Seconds since anything came from the agent."""
         return self._channel.silence
 
-    def call(self, name: str, *, timeout: float = 30.0, on_event: OnEvent | None = None, **args: Any) -> Any:
+    def call(
+        self,
+        name: str,
+        *,
+        timeout: float = 30.0,
+        on_event: OnEvent | None = None,
+        cancel: Cancel | None = None,
+        **args: Any,
+    ) -> Any:
         """Ask and wait. `timeout` bounds the silence, in seconds: each event renews it.
+
+        cancel: asked, it tells the agent to come to an end; what it then answers is returned all the same.
 
         Raises the agent's OperatorError, NoAnswer when time is up, LinkLost when the line went meanwhile.
         """
         inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         number = self._ask(name, args, lambda kind, value: inbox.put((kind, value)))
+        if cancel is not None:
+            cancel.bind(lambda: self._channel.send(frames.cancel(number)))
         try:
             while True:
                 kind, value = inbox.get(timeout=timeout)

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from console import client as clients
+from console.cancel import Cancel
 from console.client import NOT_ASKED, AgentClient, AskHostKey, OnEvent
 from console.config.profile import Profile
 from console.errors import (
@@ -126,12 +127,20 @@ class Link:
         """Do not wait for the backoff, nor for the operator's reason to have been refused."""
         self._wake.set()
 
-    def call(self, name: str, *, timeout: float = 30.0, on_event: OnEvent | None = None, **args: Any) -> Any:
+    def call(
+        self,
+        name: str,
+        *,
+        timeout: float = 30.0,
+        on_event: OnEvent | None = None,
+        cancel: Cancel | None = None,
+        **args: Any,
+    ) -> Any:
         """As AgentClient.call. Raises LinkLost at once when there is no link, and when it goes meanwhile."""
         client = self._client
         if client is None:
             raise LinkLost(f"{self._state.phase.value}: {self._state.detail}", NOT_ASKED)
-        return client.call(name, timeout=timeout, on_event=on_event, **args)
+        return client.call(name, timeout=timeout, on_event=on_event, cancel=cancel, **args)
 
     def stream(self, name: str, on_event: OnEvent, **args: Any) -> Subscription:
         """One more stream, kept over reconnects until it is closed; its values come decoded."""

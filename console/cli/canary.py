@@ -9,16 +9,12 @@ import click
 from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
 from console.operations import calls
+from console.operations.verdicts import NAMES, WORDS
 from console.text import span
 from remote.wire.dumps import Canary
+from remote.wire.plan import Verdict
 
-WORDS = {
-    "ok": "the dumps of this server mean what they should",
-    "warn": "look at what is marked",
-    "bad": "do NOT use the dumps of this server",
-    "unknown": "not everything could be looked at",
-}
-COLOURS = {"ok": "green", "warn": "yellow", "unknown": "cyan"}
+COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.UNKNOWN: "cyan"}
 
 
 @click.command("canary")
@@ -39,5 +35,5 @@ def command(profile: str | None, as_json: bool) -> None:
 def _print(found: Canary) -> None:
     output.print_checks(found.checks)
     kept = "" if found.ok else f"; look at {', '.join(f'req_{number}' for number in found.dumps)}" * bool(found.dumps)
-    verdict = found.verdict.value
-    output.say(f"{span(found.seconds)}: {WORDS[verdict]}{kept}", fg=COLOURS.get(verdict, "red"), bold=True)
+    text = f"{NAMES[found.verdict]} in {span(found.seconds)}: {WORDS[found.verdict]}{kept}"
+    output.say(text, fg=COLOURS.get(found.verdict, "red"), bold=True)

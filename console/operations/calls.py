@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from console import audit
+from console.cancel import Cancel
 from console.config.profile import Profile
 from console.errors import Refused
 from console.operations import gpuholders
@@ -34,10 +35,19 @@ ACTION = 180.0  # seconds; a stop's ladder and a patch's checks end well within
 
 
 class Agent(Protocol):
-    """What an operation needs of a link. `timeout` bounds the silence, not the whole call: each event renews it."""
+    """What an operation needs of a link. `timeout` bounds the silence, not the whole call: each event renews it.
+
+    cancel: ends the call early; what it then answers is returned.
+    """
 
     def call(
-        self, name: str, *, timeout: float = 30.0, on_event: Callable[[Any], None] | None = None, **args: Any
+        self,
+        name: str,
+        *,
+        timeout: float = 30.0,
+        on_event: Callable[[Any], None] | None = None,
+        cancel: Cancel | None = None,
+        **args: Any,
     ) -> Any: ...
 
 
@@ -95,6 +105,7 @@ def dumps_verify(
     numbers: Sequence[int] | None,
     level: Level,
     on_progress: Callable[[VerifyProgress], None],
+    cancel: Cancel | None = None,
 ) -> VerifySummary:
     """Verify dumps, all without `numbers`; results come by `on_progress`. The level of meaning asks the server."""
 
@@ -103,6 +114,7 @@ def dumps_verify(
             "dumps.verify",
             timeout=ACTION,
             on_event=lambda e: on_progress(decode(VerifyProgress, e)),
+            cancel=cancel,
             numbers=None if numbers is None else list(numbers),
             level=level.value,
             **more,
@@ -119,12 +131,14 @@ def dumps_verify(
     return dataclasses.replace(found, note="; ".join(filter(None, (found.note, *notes))))
 
 
-def canary(agent: Agent, profile: Profile, on_step: OnStep) -> Canary:
+def canary(agent: Agent, profile: Profile, on_step: OnStep, cancel: Cancel | None = None) -> Canary:
     """A few prompts through the running server, and whether their dumps mean what they should."""
     refuse_read_only(profile)
 
     def work(on_step: OnStep, ticket: Ticket) -> Canary:
-        return decode(Canary, agent.call("canary", timeout=ACTION, on_event=_steps(on_step), ticket=ticket))
+        return decode(
+            Canary, agent.call("canary", timeout=ACTION, on_event=_steps(on_step), cancel=cancel, ticket=ticket)
+        )
 
     return audit.record(profile, "canary", work, on_step)
 

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 from console.actions import Action
+from console.cancel import Cancel
 from console.errors import OperatorError
 from console.operations import calls
 from console.tui.picture import address
 from console.tui.run import Run
+from console.tui.screens.canary import CanaryScreen
 from console.tui.screens.confirm import ConfirmScreen
 from console.tui.screens.error import ErrorScreen
 from console.tui.screens.preflight import PreflightScreen
+from console.tui.screens.recovery import RecoveryScreen
 from console.tui.screens.run import RunScreen
 from console.tui.text import line
 from console.tui.threads import in_thread
+from remote.wire.dumps import Canary, DumpTest
 from remote.wire.plan import Outcome, Plan, StepResult
 
 if TYPE_CHECKING:
     from console.tui.app import HsConsoleApp
 
 RECOVER = "server.recover"
+Work = Callable[[calls.OnStep], Outcome | DumpTest | Canary]
 LEAVE_WITHIN = 5.0  # seconds for a second q
 
 
@@ -55,8 +62,12 @@ class Actor:
 
     def show_run(self) -> None:
         """The page of the action under way, where it was left."""
-        if self.run is not None and not self._run_in_view(self.run):
-            self._app.push_screen(RunScreen(self.run))
+        if self.run is None or self._run_in_view(self.run):
+            return
+        if isinstance(self._app.screen, RunScreen):  # of what has ended: this one takes its place
+            self._app.switch_screen(page(self.run))
+        else:
+            self._app.push_screen(page(self.run))
 
     def _run_in_view(self, run: Run) -> bool:
         screen = self._app.screen
@@ -66,6 +77,8 @@ class Actor:
         try:
             if action.id == "dumps.test":
                 await self._test(action)
+            elif action.id == "canary":
+                await self._canary(action)
             elif await self._clear_to_start(action):
                 await self._confirm_and_run(action)
         except OperatorError as error:
@@ -87,13 +100,20 @@ class Actor:
         plan = await in_thread(self._plan, action.id)
         if not await app.push_screen_wait(ConfirmScreen(plan, address(app.profile))):
             return
-        run = Run(action.label, plan.title, app.picture.clock.monotonic(), plan.steps)
-        await self._watch(run, plan)
+        run = Run(action.label, plan.title, app.picture.clock.monotonic(), plan.steps, action=plan.action)
+        await self._watch(run, partial(self._carry_out, plan))
 
     async def _test(self, action: Action) -> None:
-        await self._watch(Run(action.label, "Test request: ids 1…10", self._app.picture.clock.monotonic()), None)
+        app = self._app
+        run = Run(action.label, "Test request: ids 1…10", app.picture.clock.monotonic(), action=action.id)
+        await self._watch(run, lambda on_step: calls.dump_test(app.agent, app.profile, on_step))
 
-    async def _watch(self, run: Run, plan: Plan | None) -> None:
+    async def _canary(self, action: Action) -> None:
+        app, cancel = self._app, Cancel()
+        run = Run(action.label, "Canary", app.picture.clock.monotonic(), action=action.id, cancel=cancel)
+        await self._watch(run, lambda on_step: calls.canary(app.agent, app.profile, on_step, cancel))
+
+    async def _watch(self, run: Run, work: Work) -> None:
         """Run it, with its page in view; the operator may leave the page."""
         app, self.run = self._app, run
         self.show_run()
@@ -103,10 +123,7 @@ class Actor:
             app.post_message(StepDone())
 
         try:
-            if plan is None:
-                run.result = await in_thread(calls.dump_test, app.agent, app.profile, on_step)
-            else:
-                run.result = await in_thread(self._carry_out, plan, on_step)
+            run.result = await in_thread(work, on_step)
         except OperatorError as error:
             run.error = error
         run.ended = app.picture.clock.monotonic()
@@ -118,11 +135,12 @@ class Actor:
 
     def _plan(self, action: str) -> Plan:
         """In a thread."""
-        if action != RECOVER:
+        if not action.startswith(RECOVER):
             return calls.plan(self._app.agent, action)
         from console.operations import recover  # paramiko comes with it
+        from console.operations.recovery_plan import Wish
 
-        return recover.plan(self._app.link, self._app.profile)
+        return recover.plan(self._app.link, self._app.profile, Wish(last=action[len(RECOVER) + 1 :]))
 
     def _carry_out(self, plan: Plan, on_step: calls.OnStep) -> Outcome:
         """In a thread. A recovery goes on without the link, through the Proxmox host."""
@@ -135,3 +153,8 @@ class Actor:
     def _set_running(self, label: str) -> None:
         self.running = label
         self._app.refresh_keys()
+
+
+def page(run: Run) -> RunScreen:
+    pages = {"canary": CanaryScreen, RECOVER: RecoveryScreen}
+    return pages.get(run.action, RunScreen)(run)

@@ -36,8 +36,10 @@ from console.tui.screens.page import Page
 from console.tui.screens.patch import PatchScreen
 from console.tui.screens.preflight import PreflightScreen
 from console.tui.screens.request import RequestScreen
+from console.tui.screens.verify import VerifyScreen
 from console.tui.text import line
 from console.tui.threads import in_thread
+from console.tui.verification import Verification
 from console.tui.widgets.dumps import DumpTable
 
 COALESCE = 0.05  # seconds that arriving values wait for others
@@ -263,6 +265,9 @@ class HsConsoleApp(App[None]):
 
     def _do_server_preflight(self) -> None:
         self.push_screen(PreflightScreen())
+
+    def _do_dumps_verify_all(self) -> None:
+        self.push_screen(VerifyScreen(Verification(None, self.picture.clock.monotonic())))
 
     def _do_log(self) -> None:
         self.push_screen(LogScreen())

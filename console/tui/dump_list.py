@@ -28,6 +28,9 @@ class DumpList:
         """The row at `index`, 0 the newest."""
         return self.rows[self.shown[-1 - index]]
 
+    def number_at(self, index: int) -> int:
+        return self.shown[-1 - index]
+
     def index_of(self, number: int) -> int | None:
         """Where `number` is shown, 0 the newest; None when it is not."""
         place, there = self._find(number)

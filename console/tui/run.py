@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from console.cancel import Cancel
 from console.errors import OperatorError
-from remote.wire.dumps import DumpTest
+from console.operations.verdicts import NAMES, WORDS
+from remote.wire.dumps import Canary, DumpTest
 from remote.wire.plan import Check, Outcome, Step, StepResult
 
 
@@ -14,6 +16,7 @@ class Run:
     """planned: the plan's steps, empty where there was no plan. Times are monotonic seconds.
 
     steps: appended to by the thread that waits for the answer; all else is the UI thread's.
+    cancel: ends it early, where it can be ended so.
     """
 
     label: str
@@ -22,8 +25,10 @@ class Run:
     planned: tuple[Step, ...] = ()
     steps: list[StepResult] = dataclasses.field(default_factory=list)
     ended: float | None = None
-    result: Outcome | DumpTest | None = None
+    result: Outcome | DumpTest | Canary | None = None
     error: OperatorError | None = None
+    action: str = ""
+    cancel: Cancel | None = None
 
     @property
     def waiting(self) -> tuple[Step, ...]:
@@ -46,7 +51,13 @@ class Run:
             return f"{self.error.title}: {self.error.what}"
         if isinstance(self.result, Outcome):
             return self.result.summary
+        if isinstance(self.result, Canary):
+            return f"{NAMES[self.result.verdict]}: {WORDS[self.result.verdict]}"
         if isinstance(self.result, DumpTest):
             where = "no dump" if self.result.number is None else f"req_{self.result.number}"
             return f"{where}: {'every check is well' if self.result.ok else 'not what was asked for'}"
         return "running"
+
+    def stop(self) -> bool:
+        """Ask it to end; False when it can't be asked, has ended, or was asked before."""
+        return self.cancel is not None and self.ended is None and self.cancel.ask()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from textual.content import Content
 
@@ -36,13 +36,13 @@ def sentences(texts: Iterable[str], width: int, sign: str = "·", style: str = i
     return lines
 
 
-def check_lines(checks: Iterable[Check], width: int) -> Lines:
+def check_lines(checks: Iterable[Check], width: int, marks: Mapping[Verdict, tuple[str, str]] = ink.VERDICTS) -> Lines:
     """A line per check: sign, name, what was found; under it the remedy where there is one to take."""
     checks = tuple(checks)
     names = min(max((len(line(check.name, 60)) for check in checks), default=0), 28)
     lines: Lines = []
     for check in checks:
-        head = Content.assemble("  ", ink.mark(check.verdict), "  ", cells(plain(check.name, longest=60), names), "  ")
+        head = Content.assemble("  ", marks[check.verdict], "  ", cells(plain(check.name, longest=60), names), "  ")
         loud = check.verdict in (Verdict.BAD, Verdict.WARN)
         found = plain(check.found, ink.VERDICTS[check.verdict][1] if loud else ink.MUTED, 2000)
         lines += hang(head, found, width)

@@ -13,7 +13,7 @@ from remote.dumps import detail, request, watch
 from remote.patch import operations as patch
 from remote.server import launch, log, preflight, recover, state, stop, suspects
 from remote.telemetry import gpus, shm
-from remote.wire.dumps import Level, VerifySummary
+from remote.wire.dumps import Canary, Level, VerifySummary
 from remote.wire.errors import OperatorError, WireError
 from remote.wire.plan import Outcome, Plan, StepResult
 from remote.wire.target import Target
@@ -77,6 +77,13 @@ def _recorded(name: str, work: Callable[[Target, Callable[[Any], None]], Any]) -
     return handler
 
 
+def _canary(context: Context, ticket: Ticket = None) -> Canary:
+    target = _target(context)
+    return audit.record(
+        target, "canary", ticket, context.emit, lambda emit: canary.run(target, emit, context.cancelled)
+    )
+
+
 def _verify(
     context: Context, numbers: Optional[list[int]] = None, level: str = "content", ticket: Ticket = None
 ) -> VerifySummary:
@@ -106,7 +113,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "dumps.list": lambda c, last=50: watch.newest(_target(c).dump_dir, last),
     "dumps.show": lambda c, number: detail.show(_target(c).dump_dir, number),
     "dumps.verify": _verify,
-    "canary": _recorded("canary", canary.run),
+    "canary": _canary,
     "dumps.test": _recorded("dumps.test", request.test),
     "audit.show": lambda _, last=40: audit.show(last),
     "audit.verify": lambda _: audit.verify(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Sequence
 from typing import Callable, Optional
@@ -10,7 +11,7 @@ from typing import Callable, Optional
 from remote.dumps import content
 from remote.dumps.measured import ids_sha256
 from remote.dumps.watch import newest
-from remote.server import model
+from remote.server import judgement, model
 from remote.wire.dumps import Canary, DumpRow
 from remote.wire.plan import Check, StepResult, Verdict
 from remote.wire.target import Target
@@ -24,21 +25,33 @@ LENGTH, OTHER_LENGTH, PREFIX = 96, 64, 41  # tokens; none a multiple of a kernel
 _FEW_TOKENS = 64  # a vocabulary that need not be asked for
 _NEWEST = 1000  # dumps looked at for those of others
 _WORST = (Verdict.BAD, Verdict.UNKNOWN, Verdict.WARN)
+_REQUESTS = 4
 
 
-def run(target: Target, emit: Callable[[StepResult], None]) -> Canary:
-    """Four requests of at most 96 tokens. Each check is emitted as it is made.
+def run(target: Target, emit: Callable[[StepResult], None], cancelled: Optional[threading.Event] = None) -> Canary:
+    """Four requests of at most 96 tokens. Each check is emitted as it is made. The verdict is kept for the server.
 
-    Its dumps are removed when all is well, and left to be looked at when not. Raises ServerError when nothing listens
-    at the target's port. Everything else that fails is a check.
+    Its dumps are removed when all is well, and left to be looked at when not. Cancelled, it sends no further request
+    and removes what it did not find wrong. Raises ServerError when nothing listens at the target's port. Everything
+    else that fails is a check.
     """
-    return _Run(target, emit).run()
+    server = judgement.serving(target.port)
+    found = _Run(target, emit, cancelled or threading.Event()).run()
+    if not found.stopped:
+        judgement.keep(target.port, server, found.verdict)
+    return found
+
+
+class _Cancelled(Exception):
+    pass
 
 
 class _Run:
-    def __init__(self, target: Target, emit: Callable[[StepResult], None]) -> None:
+    def __init__(self, target: Target, emit: Callable[[StepResult], None], cancelled: threading.Event) -> None:
         self._target = target
         self._emit = emit
+        self._cancelled = cancelled
+        self._stopped = False
         self._numpy = content.numpy()
         self._started = self._lap = time.monotonic()
         self._checks: list[Check] = []
@@ -51,17 +64,20 @@ class _Run:
         prefilled = PrefillLog(self._target)
         rid = new_rid("again")
         copies = Ranks(self._target, rid, ids_sha256(prompt))
-        first = self._ask("prompt", prompt)
-        if first.number is not None:  # else no other would come either, after half a minute each
-            between = self._ask("another prompt", other)
-            copies.name()
-            again = self._ask("the same again", prompt, rid)
-            copies.withdraw()
-            prefix = self._ask("its beginning", prompt[:PREFIX])
-            self._compare(first, between, again, prefix)
-            self._add(copies.check(self._numpy, again.states) if again.states else _not_made(ranks.NAME, again))
-            self._add(self._log_check(prefilled, known))
-        self._add(convention.check(first.version, self._target.eagle_layer_ids, self._target.layers))
+        try:
+            first = self._ask("prompt", prompt)
+            if first.number is not None:  # else no other would come either, after half a minute each
+                between = self._ask("another prompt", other)
+                again = self._ask_all_ranks("the same again", prompt, rid, copies)
+                prefix = self._ask("its beginning", prompt[:PREFIX])
+                self._compare(first, between, again, prefix)
+                self._add(copies.check(self._numpy, again.states) if again.states else _not_made(ranks.NAME, again))
+                self._add(self._log_check(prefilled, known))
+            self._add(convention.check(first.version, self._target.eagle_layer_ids, self._target.layers))
+        except _Cancelled:
+            self._stopped = True
+            found = f"ended by the operator after {len(self._asked)} of {_REQUESTS} requests"
+            self._add(Check("cancelled", Verdict.UNKNOWN, found, "Run it again: without its end it says nothing."))
         return self._result(copies)
 
     def _prompts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -75,7 +91,17 @@ class _Run:
         shifts = (dice.randrange(1, high - low) for _ in range(OTHER_LENGTH))
         return prompt, tuple(low + (one - low + shift) % (high - low) for one, shift in zip(prompt, shifts))
 
+    def _ask_all_ranks(self, title: str, ids: tuple[int, ...], rid: str, copies: Ranks) -> Asked:
+        copies.name()
+        try:
+            return self._ask(title, ids, rid)
+        finally:
+            copies.withdraw()
+
     def _ask(self, title: str, ids: tuple[int, ...], rid: str = "") -> Asked:
+        """Raises _Cancelled instead, once that is wanted."""
+        if self._cancelled.is_set():
+            raise _Cancelled
         asked = ask(self._target, self._numpy, ids, rid or new_rid(title.split()[-1]))
         self._asked.append(asked)
         self._add(_dumped(title, asked))
@@ -131,11 +157,11 @@ class _Run:
         verdict = next((worst for worst in _WORST if worst in needed), Verdict.OK)
         if verdict is not Verdict.BAD:
             copies.remove()
-        if verdict is Verdict.OK:
+        if verdict is Verdict.OK or (self._stopped and verdict is not Verdict.BAD):
             for asked in self._asked:
                 remove(self._target, asked)
         numbers = tuple(asked.number for asked in self._asked if asked.number is not None)
-        return Canary(verdict, time.monotonic() - self._started, numbers, tuple(self._checks))
+        return Canary(verdict, time.monotonic() - self._started, numbers, tuple(self._checks), self._stopped)
 
 
 def _rows_of(asked: Asked) -> int:

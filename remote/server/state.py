@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 from remote import ports, processes
 from remote.ports import Holder
 from remote.processes import Identity, Process
-from remote.server import ask, causes, log, progress
+from remote.server import ask, causes, judgement, log, progress
 from remote.server import find as finding
 from remote.server import record as records
 from remote.server.find import Found
@@ -110,6 +110,7 @@ class Observer:
             "health_ms": round(health.ms, 1) if health.status else None,
             "load": load,
             "patch_loaded": self._patch_loaded(found),
+            "canary": judgement.last(self.target.port, found.parent.identity),
             "sglang_version": found.record.sglang_version if found.record and found.ours else None,
         }
         return self._state(

@@ -179,13 +179,14 @@ class Canary:
     """Whether the running server's dumps mean what they should.
 
     verdict: the worst of `checks`, but for a comparison of ranks where there is one rank.
-    dumps: their numbers; they are removed when they were looked at.
+    dumps: their numbers; they are removed when all is well. stopped: cancelled before all was looked at.
     """
 
     verdict: Verdict
     seconds: float
     dumps: tuple[int, ...]
     checks: tuple[Check, ...]
+    stopped: bool = False
 
     @property
     def ok(self) -> bool:

@@ -57,12 +57,21 @@ class LoadProgress:
 
 
 @dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What the last canary said of a server, and when (seconds since the epoch by the container's clock)."""
+
+    verdict: Verdict
+    at: float
+
+
+@dataclasses.dataclass(frozen=True)
 class ServerState:
     """at: seconds since the epoch on the container's clock, when this was looked at. age: of the server, seconds.
 
     health_status: HTTP status of GET /health, None when refused or without answer; health_ms: its time.
     prefill_at: when the log gave that rate, seconds since the epoch by the container's clock.
     patch_loaded: version of the dumper that the running server says it loaded.
+    canary: of the running server's last canary, whoever ran it; None when there was none since it started.
     """
 
     phase: Phase
@@ -84,6 +93,7 @@ class ServerState:
     log_path: Optional[str] = None
     patch_loaded: Optional[str] = None
     cause: Optional[str] = None  # of a crash, in a sentence
+    canary: Optional[Judgement] = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,6 +51,12 @@ def ticks(context: Context, pause: float = 0.1) -> None:
         number += 1
 
 
+def until_cancelled(context: Context) -> str:
+    context.emit("begun")
+    context.cancelled.wait(20)
+    return "cancelled" if context.cancelled.is_set() else "never cancelled"
+
+
 def wide(context: Context, size: int) -> None:
     while not context.cancelled.is_set():
         context.emit("x" * size)
@@ -81,6 +87,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "fault": lambda c: [][0],
     "unencodable": lambda c: object(),
     "steps": steps,
+    "until_cancelled": until_cancelled,
     "sleep": lambda c, seconds: time.sleep(seconds),
     "target": lambda c: c.target,
     "once": once,

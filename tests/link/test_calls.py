@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 import time
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from console.cancel import Cancel
 from console.client import AgentClient, connect
 from console.config.profile import Profile
 from console.errors import LinkLost, NoAnswer, Refused, RemoteFault, WireError
@@ -71,6 +73,25 @@ def test_l03_five_mebibytes_on_stdout_and_stderr(client: AgentClient) -> None:
 
 def test_handlers_find_nothing_on_stdin(client: AgentClient) -> None:
     assert client.call("read") == ""
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before it is asked", "while it runs"])
+def test_a_call_that_is_cancelled_still_answers(client: AgentClient, early: bool) -> None:
+    cancel, seen = Cancel(), []
+
+    def begun(value: str) -> None:
+        seen.append(value)
+        assert cancel.ask()
+        assert not cancel.ask()
+
+    if early:
+        cancel.ask()
+        with contextlib.suppress(Refused):  # it may be told of it before its turn comes
+            assert client.call("until_cancelled", timeout=30, cancel=cancel) == "cancelled"
+    else:
+        assert client.call("until_cancelled", timeout=30, on_event=begun, cancel=cancel) == "cancelled"
+        assert seen == ["begun"]
+    assert client.call("echo", value=1) == 1
 
 
 def test_events_renew_the_patience(client: AgentClient) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from textual import _wait
 
-from console.operations import gpuholders
+from console.operations import gpuholders, recover
+from console.operations.recovery_plan import Wish
 from console.tui import app
+from remote.wire.plan import Outcome, Plan
+from tests.ui import scenes
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +26,19 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """No Proxmox host stands behind these profiles; a test that wants one says what it sees."""
     monkeypatch.setattr(gpuholders, "ask", lambda *_: None)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that only the container's restart frees."""
+
+    def plan(_: object, __: object, wish: Wish) -> Plan:
+        return scenes.PLANS[wish.last]
+
+    def run(_: object, __: object, confirmed: Plan, on_step: Callable[[object], None]) -> Outcome:
+        for step in scenes.RECOVER_STEPS:
+            on_step(step)
+        return scenes.RECOVERED if confirmed is scenes.RESTART else scenes.NOT_ENOUGH
+
+    monkeypatch.setattr(recover, "plan", plan)
+    monkeypatch.setattr(recover, "run", run)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from console.cancel import Cancel
 from console.config.profile import Profile
 from console.errors import LinkLost, OperatorError
 from console.link import AskHostKey, LinkListener, LinkPhase, LinkState
@@ -37,7 +38,7 @@ class FakeStream:
 class FakeLink:
     """answers: by call name (plan and run: by 'plan server.start'), a value, an OperatorError, or a callable.
 
-    Each call is kept in `asked`. steps: what a run or a test streams before its answer.
+    Each call is kept in `asked`, and in `cancelled` when it was. steps: what a call streams before its answer.
     """
 
     def __init__(self, profile: Profile, listener: LinkListener, ask_host_key: AskHostKey) -> None:
@@ -45,7 +46,8 @@ class FakeLink:
         self.listener = listener
         self.ask_host_key = ask_host_key
         self.answers: dict[str, Any] = {}
-        self.steps: dict[str, list[Any]] = {}
+        self.steps: dict[str, list[Any] | Callable[[dict[str, Any]], list[Any]]] = {}
+        self.cancelled: list[str] = []
         self.asked: list[str] = []
         self.streams: dict[str, Callable[[Any], None]] = {}
         self.closed = threading.Event()
@@ -79,13 +81,22 @@ class FakeLink:
         self.listener.on_link(LinkState(phase, detail, **more))
 
     def call(
-        self, name: str, *, timeout: float = 30.0, on_event: Callable[[Any], None] | None = None, **args: Any
+        self,
+        name: str,
+        *,
+        timeout: float = 30.0,
+        on_event: Callable[[Any], None] | None = None,
+        cancel: Cancel | None = None,
+        **args: Any,
     ) -> Any:
         key = f"{name} {args['action']}" if "action" in args else name
         self.asked.append(key)
         if self.closed.is_set():
             raise LinkLost("the link is closed")
-        for step in self.steps.get(key, []):
+        if cancel is not None:
+            cancel.bind(lambda: self.cancelled.append(key))
+        steps = self.steps.get(key, [])
+        for step in steps(args) if callable(steps) else steps:
             if on_event is not None:
                 on_event(encode(step))
         answer = self.answers.get(key, LinkLost(f"nothing answers {key}"))

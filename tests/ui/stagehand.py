@@ -12,6 +12,11 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from console.tui.app import HsConsoleApp
+from console.tui.run import Run
+from console.tui.screens.request import RequestScreen
+from console.tui.screens.run import RunScreen
+from console.tui.screens.verify import VerifyScreen
+from console.tui.verification import Verification
 from tests.ui.fake_link import FakeLink
 from tests.ui.scenes import Stage
 
@@ -47,6 +52,17 @@ async def settled(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: app.picture.patch is not None or app.picture.patch_problem, "no word of the patch")
     app.look()
     await pilot.pause()
+
+
+async def ended(pilot: Pilot[None]) -> None:
+    """What the page that is seen runs has come to its end, if it runs anything."""
+    screen = pilot.app.screen
+    if isinstance(screen, RunScreen | VerifyScreen):
+        run: Run | Verification = screen.run
+        await until(pilot, lambda: run.ended is not None)
+    elif isinstance(screen, RequestScreen) and screen.verification is not None:
+        verification = screen.verification
+        await until(pilot, lambda: verification.ended is not None)
 
 
 @contextlib.asynccontextmanager

@@ -103,7 +103,7 @@ async def test_log_text_can_be_selected_for_copying() -> None:
 
 
 async def test_help_has_every_key_and_says_why_some_are_grey() -> None:
-    async with on_stage(Stage(scenes.answering, profile=scenes.READ_ONLY), size=(120, 80)) as pilot:
+    async with on_stage(Stage(scenes.answering, profile=scenes.READ_ONLY), size=(120, 100)) as pilot:
         await pilot.press("question_mark")
         await showing(pilot, HelpScreen)
         await pilot.pause()

@@ -12,11 +12,12 @@ from textual.pilot import Pilot
 from console.link import LinkPhase
 from console.tui.app import HsConsoleApp
 from console.tui.screens.host_key import HostKeyScreen
+from console.tui.screens.verify import VerifyScreen
 from console.tui.themes import LIGHT
 from tests.ui import scenes
 from tests.ui.fake_link import FakeLink
 from tests.ui.scenes import Stage
-from tests.ui.stagehand import app_of, link_of, settled, showing
+from tests.ui.stagehand import app_of, ended, link_of, settled, showing, until
 
 SIZES = ((80, 24), (120, 36), (200, 50))
 Compare = Callable[..., bool]
@@ -104,11 +105,28 @@ PAGES: dict[str, tuple[Callable[[FakeLink], None], tuple[str, ...]]] = {
     "stopped": (scenes.answering, ("x", "right", "enter")),
     "test_request": (scenes.answering, ("t",)),
     "request": (scenes.answering, ("enter",)),
+    "request_verified": (scenes.answering, ("down", "down", "down", "down", "v")),
+    "verify_all": (scenes.answering, ("V", "down")),
+    "canary": (scenes.answering, ("C",)),
+    "canary_faulty": (scenes.faulty_canary, ("C",)),
+    "canary_unknown": (scenes.unknown_canary, ("C",)),
+    "recovery_not_enough": (scenes.answering, ("z", "right", "enter")),
+    "last_resort": (scenes.answering, ("z", "right", "enter", "R", *"restart", "space", *"129")),
     "hostile_patch": (scenes.hostile, ("p",)),
 }
 
 
-NARROW_TOO = ("confirm_start", "request", "stopped")
+NARROW_TOO = (
+    "confirm_start",
+    "request",
+    "stopped",
+    "verify_all",
+    "canary",
+    "canary_faulty",
+    "recovery_not_enough",
+    "last_resort",
+)
+LIGHT_TOO = ("verify_all", "canary_faulty", "last_resort")
 
 
 @pytest.mark.parametrize(
@@ -116,17 +134,46 @@ NARROW_TOO = ("confirm_start", "request", "stopped")
     [*((page, (120, 36)) for page in PAGES), *((page, (80, 24)) for page in NARROW_TOO)],
     ids=lambda value: value if isinstance(value, str) else f"{value[0]}x{value[1]}",
 )
+@pytest.mark.usefixtures("held")
 def test_page(snap_compare: Compare, page: str, size: tuple[int, int]) -> None:
-    play, presses = PAGES[page]
-    app = Stage(play).app()
+    play, keys = PAGES[page]
+    assert snap_compare(Stage(play).app(), terminal_size=size, run_before=pressed(*keys))
+
+
+@pytest.mark.parametrize("page", LIGHT_TOO)
+@pytest.mark.usefixtures("held")
+def test_light_page(snap_compare: Compare, page: str) -> None:
+    play, keys = PAGES[page]
+    before = pressed(*keys, theme=LIGHT.name)
+    assert snap_compare(Stage(play).app(), terminal_size=(120, 36), run_before=before)
+
+
+def pressed(*keys: str, theme: str = "") -> Before:
+    async def before(pilot: Pilot[None]) -> None:
+        pilot.app.theme = theme or pilot.app.theme
+        await settled(pilot)
+        for key in keys:
+            await pilot.press(key)
+            await settled(pilot)
+            await ended(pilot)
+
+    return before
+
+
+@pytest.mark.parametrize("size", SIZES[:2], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_verification_under_way(snap_compare: Compare, size: tuple[int, int]) -> None:
+    stage = Stage(scenes.verifying_halfway)
 
     async def before(pilot: Pilot[None]) -> None:
         await settled(pilot)
-        for key in presses:
-            await pilot.press(key)
-            await settled(pilot)
+        await pilot.press("V")
+        screen = await showing(pilot, VerifyScreen)
+        await until(pilot, lambda: screen.run.done == 640)
+        stage.clock.now += 2.5
+        screen.run.put(scenes.progress(960, 1286, 641))
+        await until(pilot, lambda: screen.run.done == 960)
 
-    assert snap_compare(app, terminal_size=size, run_before=before)
+    assert snap_compare(stage.app(), terminal_size=size, run_before=before)
 
 
 def test_small_terminal(snap_compare: Compare) -> None:

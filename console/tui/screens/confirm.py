@@ -1,15 +1,13 @@
-"""The confirmation: exactly the plan, what it loses, and Cancel first."""
+"""The confirmation: exactly the plan, what it loses, and Cancel first; for the worst, a word to be typed."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Button, Static
+from textual.events import Paste
+from textual.widgets import Button, Input, Static
 
 from console.tui import ink
 from console.tui.screens.page import Dialog
@@ -19,16 +17,24 @@ from console.tui.widgets.footer import KeyFooter
 from remote.wire.plan import Plan
 
 
-class ConfirmScreen(Dialog[bool]):
-    """Dismissed with True only by the button that goes ahead. A plan that is not needed has no such button."""
+class TypedWord(Input):
+    """Takes keys one by one; what is pasted is not typed."""
 
-    AUTO_FOCUS = "#cancel"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "scroll(-1)", show=False),
-        Binding("down", "scroll(1)", show=False),
-        Binding("pageup", "scroll(-10)", show=False),
-        Binding("pagedown", "scroll(10)", show=False),
-    ]
+    def _on_paste(self, event: Paste) -> None:
+        event.prevent_default()
+        event.stop()
+
+    def action_paste(self) -> None:
+        """Not by ctrl+v either."""
+
+
+class ConfirmScreen(Dialog[bool]):
+    """Dismissed with True only by the button that goes ahead. A plan that is not needed has no such button.
+
+    Where the plan wants a word, the button works only while exactly that word stands in the box.
+    """
+
+    AUTO_FOCUS = "#word, #cancel"
 
     def __init__(self, plan: Plan, where: str) -> None:
         super().__init__()
@@ -40,11 +46,17 @@ class ConfirmScreen(Dialog[bool]):
             yield Static(self._title(), id="dialog-title")
             with VerticalScroll(id="dialog-body", can_focus=False):
                 yield Static(id="dialog-text")
+            if self.plan.needed and self.plan.word:
+                with Horizontal(id="dialog-word"):
+                    yield Static(
+                        Content.assemble("Type ", (line(self.plan.word), f"bold {ink.WARN}"), " to go ahead: ")
+                    )
+                    yield TypedWord(id="word", compact=True, max_length=len(self.plan.word) + 8)
             with Horizontal(id="dialog-buttons"):
                 yield Button("Cancel" if self.plan.needed else "Close", id="cancel", compact=True)
                 if self.plan.needed:
                     go = plain(f"Go ahead: {self.plan.action}", longest=40)
-                    yield Button(go, id="go", variant="warning", compact=True)
+                    yield Button(go, id="go", variant="warning", compact=True, disabled=bool(self.plan.word))
         yield KeyFooter()
 
     def on_mount(self) -> None:
@@ -60,28 +72,48 @@ class ConfirmScreen(Dialog[bool]):
     def _title(self) -> Content:
         return Content.assemble(plain(self.plan.title, ink.STRONG, 200), (f"  on {line(self.where)}", ink.MUTED))
 
-    def action_scroll(self, by: int) -> None:
-        self.query_one("#dialog-body").scroll_relative(y=by, animate=False)
+    @on(Input.Changed, "#word")
+    def _typed(self, event: Input.Changed) -> None:
+        self.query_one("#go", Button).disabled = event.value != self.plan.word
+
+    @on(Input.Submitted, "#word")
+    def _entered(self, event: Input.Submitted) -> None:
+        if event.value == self.plan.word:
+            self.dismiss(True)
 
     @on(Button.Pressed)
     def _answer(self, event: Button.Pressed) -> None:
-        self.dismiss(event.button.id == "go")
+        go = event.button.id == "go"
+        if not go or not self.plan.word or self.query_one("#word", Input).value == self.plan.word:
+            self.dismiss(go)
 
 
 def plan_lines(plan: Plan, width: int) -> Lines:
     """The plan's text. Commands are shown whole: the operator confirms exactly these."""
     if not plan.needed:
         return [Content.styled("Nothing to do: it is as wanted already.", ink.GOOD), *sentences(plan.notes, width)]
+    steps, losses = step_lines(plan, width), loss_lines(plan, width)
+    parts = [losses, steps] if plan.word else [steps, losses]  # the worst is seen without scrolling
+    parts.append(sentences(plan.notes, width))
+    if plan.diff:
+        parts.append([Content.styled("Changes", ink.STRONG), *diff_lines(plan.diff)])
+    first, *others = [part for part in parts if part] or [[]]
+    return [*first, *(row for part in others for row in (Content(), *part))]
+
+
+def step_lines(plan: Plan, width: int) -> Lines:
     lines: Lines = []
     for number, step in enumerate(plan.steps, 1):
         lines += hang(Content.styled(f"{number:>2}  ", ink.MUTED), plain(step.title, longest=500), width)
         if step.command:
             lines += hang(Content.styled("    $ ", ink.MUTED), plain(step.command, ink.KEY, 20_000), width)
-    if plan.losses:
-        lines += [Content(), Content.styled("This can't be undone", f"bold {ink.WARN}")]
-        lines += sentences(plan.losses, width, "!", ink.WARN)
-    if plan.notes:
-        lines += [Content(), *sentences(plan.notes, width)]
-    if plan.diff:
-        lines += [Content(), Content.styled("Changes", ink.STRONG), *diff_lines(plan.diff)]
     return lines
+
+
+def loss_lines(plan: Plan, width: int) -> Lines:
+    if not plan.losses:
+        return []
+    return [
+        Content.styled("This can't be undone", f"bold {ink.WARN}"),
+        *sentences(plan.losses, width, "!", ink.WARN),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from console.actions import ACTIONS, ANYWHERE, LOG, MAIN, PAGE, PATCH, Action
+from console.actions import ACTIONS, ANYWHERE, LOG, MAIN, PAGE, PATCH, RECOVERY, Action
 from console.tui import ink
 from console.tui.screens.page import Sheet
 from console.tui.sheet import hang, heading
@@ -15,6 +15,7 @@ PLACES = (
     (MAIN, "Main screen"),
     (PATCH, "Patch screen"),
     (LOG, "Log screen"),
+    (RECOVERY, "After a recovery that was not enough"),
     (PAGE, "Pages and errors"),
     (ANYWHERE, "Everywhere"),
 )

@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from console.tui.picture import Picture
 from console.tui.screens.page import Page, keys
+from console.tui.screens.request import RequestScreen
 from console.tui.widgets.dumps import DumpTable
 from console.tui.widgets.footer import KeyFooter
 from console.tui.widgets.gpus import Gpus
@@ -96,6 +97,13 @@ class MainScreen(Page[None]):
     def do_dumps_show(self) -> None:
         number = self.query_one(DumpTable).number
         if number is None:
-            self.notify("There is no request to open yet.", markup=False)
+            self.notify("There is no request to open.", markup=False)
         else:
             self.post_message(DumpTable.Opened(number))
+
+    def do_dumps_verify(self) -> None:
+        number = self.query_one(DumpTable).number
+        if number is None:
+            self.notify("There is no request to verify.", markup=False)
+        else:
+            self.app.push_screen(RequestScreen(number, verify=True))

@@ -19,6 +19,7 @@ from console.tui.widgets.header import Header
 from console.tui.widgets.painted import Painted, rule
 
 Result = TypeVar("Result")
+BOX_MOST = 0.9  # of the screen's height above the footer, as in dialogs.tcss
 ONLY_WHEN_OF_USE = ("link.retry",)  # not shown at all while it can't be used
 
 
@@ -70,13 +71,30 @@ class Page(Screen[Result], Generic[Result]):
 
 
 class Dialog(Page[Result], ModalScreen[Result]):
-    """A box over what is there. Arrow keys choose among its buttons."""
+    """A box over what is there. Arrow keys choose among its buttons, which are seen however long its text is."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys("back"),
         Binding("left", "app.focus_previous", show=False),
         Binding("right", "app.focus_next", show=False),
+        Binding("up", "scroll(-1)", show=False),
+        Binding("down", "scroll(1)", show=False),
+        Binding("pageup", "scroll(-10)", show=False),
+        Binding("pagedown", "scroll(10)", show=False),
     ]
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        """The text scrolls in what the rest of the box leaves of the screen."""
+        dialog, body = self.query_one("#dialog"), self.query_one("#dialog-body")
+        rest = sum(part.size.height + part.styles.margin.height for part in dialog.children if part is not body)
+        room = int((self.size.height - 1) * BOX_MOST) - dialog.gutter.height  # 1: the footer
+        body.styles.max_height = max(room - rest, 1)
+
+    def action_scroll(self, by: int) -> None:
+        self.query_one("#dialog-body").scroll_relative(y=by, animate=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A question is answered or left; it has no other ways out."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual import work
+from textual.binding import BindingType
 from textual.content import Content
 
 from console.errors import OperatorError
@@ -10,10 +13,12 @@ from console.operations import calls
 from console.text import size
 from console.tui import ink
 from console.tui.format import age, count
-from console.tui.screens.page import Sheet
+from console.tui.screens.page import Sheet, keys
 from console.tui.sheet import check_lines, error_lines, heading, pair
 from console.tui.text import cells, line, plain
 from console.tui.threads import in_thread
+from console.tui.verification import Verification
+from console.tui.widgets.verified import single_lines
 from remote.wire.dumps import DumpDetail, DumpFile, DumpState
 
 # The first keys, in the order in which they are read; the rest follows by name. Files have a table of their own.
@@ -30,15 +35,27 @@ KEYS_FIRST = (
 
 
 class RequestScreen(Sheet[None]):
-    def __init__(self, number: int) -> None:
+    """verify: begin with that. A verification ends with its page; Esc cancels it first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys("dumps.verify")
+
+    def __init__(self, number: int, *, verify: bool = False) -> None:
         super().__init__()
         self.number = number
+        self.verification: Verification | None = None
+        self._verify_first = verify
         self.detail: DumpDetail | None = None
         self.error: OperatorError | None = None
 
     def on_mount(self) -> None:
         super().on_mount()
         self._ask()
+        if self._verify_first:
+            self.do_dumps_verify()
+
+    def on_unmount(self) -> None:
+        if self.verification is not None:
+            self.verification.stop()
 
     @work(exclusive=True)
     async def _ask(self) -> None:
@@ -47,6 +64,23 @@ class RequestScreen(Sheet[None]):
         except OperatorError as error:
             self.error = error
         self.look()
+
+    def do_dumps_verify(self) -> None:
+        if self.verification is None or self.verification.ended is not None:
+            self.verification = Verification((self.number,), self.console.picture.clock.monotonic())
+            self._verify(self.verification)
+            self.look()
+
+    @work
+    async def _verify(self, verification: Verification) -> None:
+        await verification.run(self.console)
+        self.look()
+
+    def do_back(self) -> None:
+        if self.verification is not None and self.verification.stop():
+            self.look()
+        else:
+            self.dismiss(None)
 
     def title_words(self) -> str:
         return f"req_{self.number}"
@@ -60,6 +94,9 @@ class RequestScreen(Sheet[None]):
             words = "  This request is gone: a consumer took it after it was listed."
             return [Content(), Content.styled(words, ink.MUTED), *pair("was at", self.detail.path, width)]
         lines = [Content(), self._verdict(self.detail), *pair("path", self.detail.path, width)]
+        if self.verification is not None:
+            now = self.console.picture.clock.monotonic()
+            lines += [*heading("Verified"), *single_lines(self.verification, now, width)]
         if self.detail.checks:
             lines += [*heading("Checks"), *check_lines(self.detail.checks, width)]
         if self.detail.files:

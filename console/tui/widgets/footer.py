@@ -13,7 +13,17 @@ from console.tui import ink
 from console.tui.text import cells
 
 KEYS = {"question_mark": "?", "slash": "/", "escape": "esc", "enter": "↵"}
-FIRST_TO_GO = ("palette", "quit", "dumps.filter", "server.preflight", "link.retry", "log", "back")
+FIRST_TO_GO = (
+    "dumps.verify_all",
+    "palette",
+    "quit",
+    "dumps.filter",
+    "server.preflight",
+    "link.retry",
+    "log",
+    "back",
+    "dumps.verify",
+)
 
 
 class KeyFooter(Widget):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from console.operations.verdicts import NAMES
 from console.tui import ink
-from console.tui.format import clock, count, short
+from console.tui.format import age, clock, count, short
 from console.tui.text import line, plain
 from console.tui.widgets.painted import Panel
+from remote.wire.plan import Verdict
 from remote.wire.server import LoadProgress, Phase, ProcessInfo, ServerState
 
 SEPARATOR = Content.styled(" · ", ink.MUTED)
@@ -28,7 +30,7 @@ class Server(Panel):
         if server.phase in (Phase.LOADING, Phase.STARTING):
             lines = [self._load(server, width)]
         elif server.phase in (Phase.READY, Phase.UNHEALTHY):
-            lines = [self._work(server)]
+            lines = self._at_work(server, width)
         else:
             lines = [self._rest(server)]
         lines += [_process(process) for process in self._shown_processes(server)]
@@ -50,6 +52,23 @@ class Server(Panel):
         percent = f"  {load.percent:3.0f} %  "
         room = width - words.cell_length - len(percent) - tail.cell_length - 1
         return Content.assemble(words, percent, ink.bar(load.percent / 100, min(max(room, 4), BAR_MOST)), tail)
+
+    def _at_work(self, server: ServerState, width: int) -> list[Content]:
+        """The canary's verdict beside the work where there is room, else below it: it is never cut."""
+        work, judged = self._work(server), self._judged(server)
+        if server.patch_loaded is None:
+            return [work]  # nothing is dumped, so there is nothing to prove
+        beside = work + SEPARATOR + judged
+        return [beside] if beside.cell_length <= width else [work, Content(" ") + judged]
+
+    def _judged(self, server: ServerState) -> Content:
+        head = Content.styled("canary ", ink.MUTED)
+        if server.canary is None:
+            return head + Content.styled("not run since this start", ink.WARN)
+        ago = age(self.picture.since(server.canary.at))
+        style = {Verdict.OK: ink.GOOD, Verdict.BAD: f"bold {ink.BAD}"}.get(server.canary.verdict, ink.WARN)
+        when = "just now" if ago == "now" else f"{ago} ago"
+        return head + Content.styled(NAMES[server.canary.verdict], style) + Content.styled(f", {when}", ink.MUTED)
 
     def _work(self, server: ServerState) -> Content:
         parts = []

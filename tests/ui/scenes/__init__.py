@@ -7,4 +7,6 @@ from tests.ui.scenes.dumps import *  # noqa: F403
 from tests.ui.scenes.machine import *  # noqa: F403
 from tests.ui.scenes.patch import *  # noqa: F403
 from tests.ui.scenes.plays import *  # noqa: F403
+from tests.ui.scenes.proof import *  # noqa: F403
+from tests.ui.scenes.recovery import *  # noqa: F403
 from tests.ui.scenes.server import *  # noqa: F403

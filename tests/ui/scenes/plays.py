@@ -11,7 +11,7 @@ from console.config.profile import Profile
 from console.errors import HostKeyChanged, HostKeyUnknown
 from console.link import LinkPhase
 from console.tui.app import HsConsoleApp
-from remote.wire.dumps import DumpCounts, DumpsChange, DumpState
+from remote.wire.dumps import DumpCounts, DumpsChange, DumpState, Verified, VerifyProgress, VerifySummary
 from remote.wire.patch import MarkedLine, PatchState
 from remote.wire.plan import Check, Outcome, Plan
 from remote.wire.server import LogLines
@@ -21,6 +21,17 @@ from tests.ui.scenes.basics import BAD, GIB, HOSTILE, LOG, NOW, PROFILE
 from tests.ui.scenes.dumps import DETAIL, NO_DUMPS, TEST_STEPS, TESTED, many_dumps, rows
 from tests.ui.scenes.machine import NO_GPU, SHM, gpus
 from tests.ui.scenes.patch import APPLY, PATCH, UNPATCHED_SERVER
+from tests.ui.scenes.proof import (
+    CANARY_FAULTY,
+    CANARY_STEPS,
+    CANARY_UNKNOWN,
+    CANARY_WELL,
+    NOT_ALL_WELL,
+    ODD,
+    progress,
+    summed,
+    verified,
+)
 from tests.ui.scenes.server import (
     CRASHED,
     LOADING,
@@ -156,9 +167,46 @@ def answering(link: FakeLink) -> None:
             "run patch.apply": Outcome("patch.apply", True, "Applied."),
             "dumps.test": TESTED,
             "dumps.show": DETAIL,
+            "canary": CANARY_WELL,
+            "dumps.verify": verify,
         }
     )
     link.steps.update({"run server.stop": list(STOP_STEPS), "dumps.test": list(TEST_STEPS)})
+    link.steps.update({"canary": list(CANARY_STEPS), "dumps.verify": verifying})
+
+
+def verifying(args: dict[str, Any]) -> list[VerifyProgress]:
+    """What a verification tells: of all, as they come; of one, its result."""
+    if args["numbers"] is None:
+        return [progress(640, 1286), progress(1286, 1286, 641)]
+    return [VerifyProgress(tuple(ODD.get(number) or verified(number) for number in args["numbers"]), 1, 1)]
+
+
+def verify(args: dict[str, Any]) -> VerifySummary:
+    return NOT_ALL_WELL if args["numbers"] is None else summed((Verified.OK, 1))
+
+
+def verifying_halfway(link: FakeLink) -> None:
+    """A verification that goes on until it is cancelled."""
+    answering(link)
+    link.steps["dumps.verify"] = [progress(640, 1286)]
+
+    def verify(_: dict[str, Any]) -> VerifySummary:
+        while not (link.cancelled or link.closed.wait(0.01)):
+            pass
+        return summed((Verified.OK, 640), stopped=True)
+
+    link.answers["dumps.verify"] = verify
+
+
+def faulty_canary(link: FakeLink) -> None:
+    answering(link)
+    link.answers["canary"] = CANARY_FAULTY
+
+
+def unknown_canary(link: FakeLink) -> None:
+    answering(link)
+    link.answers["canary"] = CANARY_UNKNOWN
 
 
 def blocked(link: FakeLink) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from console import audit
+from console.cancel import Cancel
 from console.config.profile import Container, Profile, Server
 from console.errors import ChangedSincePlan, LinkLost, OperatorError
 from console.operations import calls
@@ -49,7 +50,13 @@ class Direct:
         self.lost: OperatorError | None = None
 
     def call(
-        self, name: str, *, timeout: float = 30.0, on_event: Callable[[Any], None] | None = None, **args: Any
+        self,
+        name: str,
+        *,
+        timeout: float = 30.0,
+        on_event: Callable[[Any], None] | None = None,
+        cancel: Cancel | None = None,
+        **args: Any,
     ) -> Any:
         def emit(value: Any) -> None:
             if on_event is not None:

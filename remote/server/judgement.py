@@ -1,0 +1,64 @@
+"""The canary's last verdict on a server, kept beside its record and good for as long as that process lives."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+from remote.processes import Identity
+from remote.server import find
+from remote.server.record import boot_id
+from remote.statedir import state_dir
+from remote.wire.codec import decode, encode
+from remote.wire.errors import OperatorError
+from remote.wire.plan import Verdict
+from remote.wire.server import Judgement
+
+
+def serving(port: int) -> Optional[Identity]:
+    """Which process is the server of `port` now."""
+    parent = find.find(port).parent
+    return parent.identity if parent is not None else None
+
+
+def keep(port: int, server: Optional[Identity], verdict: Verdict) -> None:
+    """Note the verdict, unless another server runs by now. Where it can't be written, nothing is lost but that."""
+    if server is None or serving(port) != server:
+        return
+    kept = {**_key(server), "judgement": encode(Judgement(verdict, time.time()))}
+    with contextlib.suppress(OSError, OperatorError):
+        _write(_path(port), kept)
+
+
+def last(port: int, server: Identity) -> Optional[Judgement]:
+    """What was noted of this very process; None when nothing was, or it can't be read."""
+    try:
+        kept = json.loads(_path(port).read_text(encoding="utf-8"))
+        return decode(Judgement, kept["judgement"]) if _key(server).items() <= kept.items() else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OperatorError):
+        return None
+
+
+def _key(server: Identity) -> dict[str, Any]:
+    return {"pid": server.pid, "start_ticks": server.start_ticks, "boot_id": boot_id()}
+
+
+def _path(port: int) -> Path:
+    return Path(state_dir()) / f"canary-{port}.json"
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(value, file)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
