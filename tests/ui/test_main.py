@@ -132,6 +132,17 @@ async def test_filter_and_back() -> None:
         assert not pilot.app.screen.query_one("#filter").display
 
 
+async def test_a_superseded_request_says_by_which_and_is_found_by_that() -> None:  # D15
+    stage = Stage(scenes.ready)
+    async with on_stage(stage) as pilot:
+        again = dataclasses.replace(scenes.rows(1, 1281)[0], superseded_by=1284)
+        link_of(stage).say(dumps=DumpsChange(scenes.NOW, False, (again,), (), DumpCounts(1286)))
+        await settled(pilot)
+        await pilot.press("slash", *"superseded")
+        assert table(pilot).number == 1281
+        assert "superseded by req_1284" in words(pilot)
+
+
 async def test_keys_typed_into_the_filter_are_text() -> None:
     stage = Stage(scenes.answering)
     async with on_stage(stage) as pilot:
