@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import os
 import sys
+from collections.abc import Iterator
 
 import click
 
 import console
+from console.cli.guard import Guarded, OutputLost, let_go
 from console.errors import OperatorError
 
 COMMANDS = {
@@ -75,23 +77,42 @@ def root(ctx: click.Context, profile: str | None) -> None:
 def run(arguments: list[str]) -> int:
     """Run the command line; returns the exit status. An operator never sees a traceback."""
     as_json = "--json" in arguments
+    with _guarded():
+        try:
+            return _run(arguments, as_json=as_json)
+        except OutputLost as lost:
+            let_go(sys.stdout)
+            return _tell(lost, as_json=False)
+        except BrokenPipeError:
+            let_go(sys.stdout)
+            return 0
+
+
+def _guarded() -> contextlib.AbstractContextManager[object]:
+    """sys.stdout is None where it was closed from outside: nothing is said then."""
+    return contextlib.nullcontext() if sys.stdout is None else contextlib.redirect_stdout(Guarded(sys.stdout))
+
+
+def _run(arguments: list[str], *, as_json: bool) -> int:
+    """Raises OutputLost and BrokenPipeError."""
     try:
         # not root.main: that takes a closed pipe for a failed check, and any EOFError for the operator's ^C
         with root.make_context("hsconsole", list(arguments)) as context:
             root.invoke(context)
     except click.exceptions.Exit as end:
         return end.exit_code
+    except (OutputLost, BrokenPipeError):
+        raise
     except OperatorError as error:
         return _tell(error, as_json=as_json)
     except click.ClickException as error:
         if as_json:
             return _tell(UsageFault(error.format_message(), "hsconsole --help"), as_json=True)
-        error.show()
+        with _heard():
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _tell(Interrupted("nothing more is done from here"), as_json=as_json)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         from console.cli.crash import crash
 
@@ -102,5 +123,15 @@ def run(arguments: list[str]) -> int:
 def _tell(error: OperatorError, *, as_json: bool) -> int:
     from console.cli.output import print_error
 
-    print_error(error, as_json=as_json)
+    with _heard():
+        print_error(error, as_json=as_json)
     return error.exit_code
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[None]:
+    """Where stderr can't be written either, the exit status has to say it."""
+    try:
+        yield
+    except OSError:
+        let_go(sys.stderr)

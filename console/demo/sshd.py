@@ -69,9 +69,17 @@ def _find(program: str) -> str:
 
 
 def _make_key(path: Path) -> None:
-    if not path.exists():
-        command = [_find("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", ALIAS, "-f", str(path)]
-        subprocess.run(command, stdin=subprocess.DEVNULL, check=True)
+    if path.exists():
+        return
+    command = [_find("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", ALIAS, "-f", str(path)]
+    try:
+        made = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError as error:
+        raise DemoError(f"{command[0]} can't be run: {error.strerror}", "Install openssh-client anew.") from None
+    if made.returncode or not path.with_suffix(".pub").exists():
+        path.unlink(missing_ok=True)  # half a key would be taken for one the next time
+        said = (made.stderr or made.stdout).decode(errors="replace").strip() or f"exit status {made.returncode}"
+        raise DemoError(f"{command[0]} made no key at {path}: {said}", "Is there room, and may this user write there?")
 
 
 def _start(program: str, folder: Path, environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
