@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import threading
@@ -12,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from console.client import AgentClient, connect
+from console.client import AgentClient
 from console.demo.stage import Stage
-from console.operations import calls, follow
+from console.operations import calls
 from remote.canary import ask, canary, replay
 from remote.dumps.dump import Dump
 from remote.wire.dumps import Canary, Level, Verified, VerifyProgress, VerifyResult
 from remote.wire.plan import StepResult, Verdict
-from remote.wire.server import Phase
 from remote.wire.target import Target
 from tests import dumpfaults
 from tests.dumpfaults import FAULTS, Fault
+from tests.engine.server import product
 
 NAMES = (
     "prompt", "another prompt", "the same again", "its beginning", "final against logprobs", "order of layers",
@@ -46,27 +45,12 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(stage: Stage) -> Iterator[Running]:
-    agent = connect(stage.profile)
-
-    def act(action: str) -> None:
-        plan = calls.plan(agent, action)
-        if plan.needed:
-            assert calls.run(agent, stage.profile, plan, lambda _: None).ok
-
-    before = os.environ.get("XDG_STATE_HOME")
-    os.environ["XDG_STATE_HOME"] = str(stage.config_folder.parent / "container" / "state")
-    try:
-        act("patch.apply")
-        act("server.start")
-        assert follow.until_ready(agent, lambda _: None).phase is Phase.READY
-        yield Running(agent, stage)
-    finally:
-        act("server.stop")
-        act("patch.revert")
-        agent.close()
-        os.environ.pop("XDG_STATE_HOME")
-        if before is not None:
-            os.environ["XDG_STATE_HOME"] = before
+    state = str(stage.config_folder.parent / "container" / "state")
+    with pytest.MonkeyPatch.context() as patch, product(stage) as server:
+        patch.setenv("XDG_STATE_HOME", state)
+        server.act("patch.apply")
+        server.start()
+        yield Running(server.agent, stage)
 
 
 def test_a_right_server_passes_and_no_dump_is_left(running: Running) -> None:

@@ -8,30 +8,25 @@ import hashlib
 import http.client
 import json
 import os
-import random
 import re
 import shutil
 import signal
 import struct
 import subprocess
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from console.client import AgentClient, connect
 from console.demo.stage import Stage
-from console.operations import calls, follow
+from console.operations import calls
 from remote.wire.dumps import DumpRow, DumpState, Level
 from remote.wire.server import Phase
+from tests.engine.server import HERE, LIMIT, Server, product, prompts, wait_for
 from tests.schema import problems_in
 
-HERE = Path(__file__).parent
-LIMIT = 1e-5  # relative error in fp32
 CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "dumper_cases.py").read_text(), re.MULTILINE)
 
 
@@ -52,70 +47,13 @@ def test_hooks(outcomes: dict[str, str], name: str) -> None:
     assert not outcomes[name], outcomes[name]
 
 
-class Server:
-    """A running server that dumps. act: run an action of the product on it."""
-
-    def __init__(self, agent: AgentClient, stage: Stage) -> None:
-        self.agent = agent
-        self.stage = stage
-        self.folder = Path(stage.profile.dump.folder)
-        self.port = stage.profile.server.port
-
-    def act(self, action: str) -> None:
-        plan = calls.plan(self.agent, action)
-        outcome = calls.run(self.agent, self.stage.profile, plan, lambda step: None)
-        assert outcome.ok, outcome
-
-    def start(self) -> None:
-        self.act("server.start")
-        state = follow.until_ready(self.agent, lambda state: None)
-        assert state.phase is Phase.READY, state
-
-    def ask(self, rid: str, ids: list[int]) -> None:
-        body = {"input_ids": ids, "rid": rid, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
-        url = f"http://127.0.0.1:{self.port}/generate"
-        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            assert json.load(answer)["meta_info"]["prompt_tokens"] == len(ids)
-
-    def ask_all(self, prompts: dict[str, list[int]], at_once: int) -> None:
-        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-            list(pool.map(self.ask, prompts, prompts.values()))
-
-    def metas(self) -> dict[str, dict[str, Any]]:
-        """rid → metadata of all that is done."""
-        read = [json.loads((done.parent / "meta.json").read_text()) for done in self.folder.glob("req_*/done")]
-        assert len({meta["rid"] for meta in read}) == len(read)
-        return {meta["rid"]: meta for meta in read}
-
-
 @pytest.fixture(scope="module")
 def server(stage: Stage) -> Iterator[Server]:
-    agent = connect(stage.profile)
-    made = Server(agent, stage)
-    try:
+    with product(stage) as made:
         shutil.rmtree(made.folder, ignore_errors=True)  # of tests before these, on the same stage
         made.act("patch.apply")
         made.start()
         yield made
-    finally:
-        for action in ("server.stop", "patch.revert"):
-            plan = calls.plan(agent, action)
-            if plan.needed:
-                calls.run(agent, stage.profile, plan, lambda step: None)
-        agent.close()
-
-
-def prompts(name: str, count: int, longest: int) -> dict[str, list[int]]:
-    dice = random.Random(name)
-    return {f"{name}-{k}": [dice.randrange(2, 512) for _ in range(dice.randint(1, longest))] for k in range(count)}
-
-
-def wait_for(what: str, seen: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < deadline, f"no {what} after {seconds:.0f} s"
-        time.sleep(0.05)
 
 
 def test_every_request_of_a_crowd_has_its_own_right_states(server: Server) -> None:
@@ -123,11 +61,7 @@ def test_every_request_of_a_crowd_has_its_own_right_states(server: Server) -> No
     server.ask_all(sent, 16)
     wait_for("32 dumps", lambda: len(list(server.folder.glob("req_*/done"))) == 32)
     assert problems_in(server.folder) == []
-    command = [server.stage.engine.python, HERE / "reference.py", server.stage.engine.model, server.folder]
-    environment = {**os.environ, **server.stage.profile.server.env}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    compared = json.loads(done.stdout)
+    compared = server.compared()
     assert {found["rid"]: found["ids"] for found in compared.values()} == sent
     assert {name for found in compared.values() for name in found["errors"]} == {"aux_0", "aux_1", "aux_2", "final"}
     assert max(error for found in compared.values() for error in found["errors"].values()) <= LIMIT

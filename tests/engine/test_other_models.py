@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from console.client import connect
 from console.config.profile import Dump
 from console.demo.stage import Stage
 from console.operations import calls
-from tests.engine.test_dumper import HERE, LIMIT, Server, prompts, wait_for
+from tests.engine.server import HERE, LIMIT, Server, product, prompts, wait_for
 
 LAYERS = (0, 1, 3)
 FILES = {"llama": "llama.py", "qwen2": "qwen2.py", "qwen3": "qwen3.py", "qwen3_moe": "qwen2_moe.py"}
+OTHER = "deepseek_v2.py"  # of the stage's own model
 SHORT = "qwen3_moe"  # a server takes most of a minute; this one's class inherits the loop, and goes around it at times
 MODELS = [pytest.param(name, marks=() if name == SHORT else pytest.mark.matrix) for name in FILES]
 
@@ -37,17 +37,11 @@ def stage_of(stage: Stage, request: pytest.FixtureRequest, tmp_path: Path) -> St
 
 
 @pytest.fixture
-def server(stage_of: Stage) -> Iterator[Server]:
-    agent = connect(stage_of.profile)
-    made = Server(agent, stage_of)
-    try:
+def server(stage: Stage, stage_of: Stage) -> Iterator[Server]:
+    """The file of another family is patched too."""
+    with product(stage) as other, product(stage_of) as made:
+        other.act("patch.apply")
         yield made
-    finally:
-        for action in ("server.stop", "patch.revert"):
-            plan = calls.plan(agent, action)
-            if plan.needed:
-                calls.run(agent, stage_of.profile, plan, lambda step: None)
-        agent.close()
 
 
 @pytest.mark.parametrize("stage_of", MODELS, indirect=True)
@@ -59,14 +53,12 @@ def test_every_tensor_is_that_of_transformers(server: Server) -> None:
     original = patched.original_sha256
     server.start()
     assert calls.patch_status(server.agent).depths[3].verdict.value == "ok", "the server says it loaded this file"
+    claims = [json.loads(path.read_text())["model_files"] for path in server.folder.glob(".loaded/*.json")]
+    assert {FILES[model.name], OTHER} in [{Path(path).name for path in claim} for claim in claims]
     sent = prompts(model.name, 24, 300)
     server.ask_all(sent, 12)
     wait_for("24 dumps", lambda: len(server.metas()) == 24)
-    command = [server.stage.engine.python, HERE / "reference.py", model, server.folder]
-    environment = {**os.environ, **server.stage.profile.server.env}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    compared = json.loads(done.stdout)
+    compared = server.compared()
     assert {found["rid"]: found["ids"] for found in compared.values()} == sent
     assert {name for found in compared.values() for name in found["errors"]} == {"aux_0", "aux_1", "aux_2", "final"}
     errors = [error for found in compared.values() for error in found["errors"].values()]

@@ -5,32 +5,25 @@ The same numbers every time, rounded to bfloat16, so that a float32 server compu
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from console.demo import model
+
+SHARED = (
+    "torch_dtype", "vocab_size", "bos_token_id", "eos_token_id", "tie_word_embeddings", "hidden_size", "hidden_act",
+    "rms_norm_eps", "num_hidden_layers", "num_attention_heads", "attention_bias", "attention_dropout", "rope_theta",
+    "intermediate_size",
+)  # fmt: skip
 COMMON = {
-    "torch_dtype": "bfloat16",
-    "vocab_size": 512,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-    "tie_word_embeddings": False,
-    "hidden_size": 128,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-6,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
+    **{key: model.CONFIG[key] for key in SHARED},
     "num_key_value_heads": 2,
     "head_dim": 32,
-    "attention_bias": False,
-    "attention_dropout": 0.0,
     "max_position_embeddings": 2048,
-    "rope_theta": 10000.0,
-    "intermediate_size": 256,
 }
 EXPERTS = {
     "num_experts": 8,
@@ -49,17 +42,8 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def write(folder: Path, config: dict[str, Any]) -> None:
-    folder.mkdir(parents=True)
-    text = json.dumps(config, indent=1)
-    (folder / "config.json").write_text(text)
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            noise = torch.randn_like(weight)
-            weight.copy_(1 + 0.1 * noise if "norm" in name else 0.08 * noise)
-    model.to(torch.bfloat16).save_pretrained(folder)
-    (folder / "config.json").write_text(text)  # save_pretrained rewrites it in a spelling that SGLang does not read
+    with mock.patch.object(model, "CONFIG", config):
+        model.write(folder)
 
 
 if __name__ == "__main__":
