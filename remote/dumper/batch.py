@@ -33,6 +33,11 @@ class Segment:
         return self.rid is not None and self.rid.startswith(_HEALTH)
 
 
+def mode(batch: Any) -> str:
+    """The name of what its requests do. SGLang may call an idle or a decoding batch one of prefill, for its shape."""
+    return str((getattr(batch, "_original_forward_mode", None) or batch.forward_mode).name)
+
+
 def split(batch: Any) -> list[Segment]:
     """The requests of a prefill pass, in the order of their rows."""
     lengths = _integers(batch.extend_seq_lens_cpu, batch.extend_seq_lens)

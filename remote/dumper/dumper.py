@@ -10,10 +10,10 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from . import host, log, prenorm, refusal, release
+from . import attention, host, log, prenorm, refusal, release
 from .assembly import Assembly
-from .batch import prompt_lengths, split
-from .passes import Inputs, Pass, Taken
+from .batch import mode, prompt_lengths, split
+from .passes import Inputs, Keeping, Pass, Taken
 from .pool import Loan, Pool
 from .problem import DumpFailure, Problem, problem_of
 from .request import Desk, Rank
@@ -28,13 +28,15 @@ _REQUEST_OVERHEAD = 64 << 10  # bounds the number of waiting requests, however s
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """What is asked of SGLang once, when the model first runs. writes: one process of a replica does.
+    """What is asked of SGLang once, when the model first runs. writes: one process of those that share requests does.
 
-    mixed: passes of prefill may hold decoded rows. problem: why nothing of this server can be dumped.
+    mixed: passes of prefill may hold decoded rows. shared: ranks with requests of their own compute layers together.
+    problem: why nothing of this server can be dumped.
     """
 
     writes: bool
     mixed: bool
+    shared: bool
     assembly: Assembly
     problem: Optional[Problem]
 
@@ -76,18 +78,28 @@ class Dumper:
     def begin(self, model: Any, input_ids: Any, positions: Any, batch: Any) -> Optional[Pass]:
         """The pass that is to be dumped, None when there is nothing to dump in it. Never raises.
 
-        Alike on every rank of a tensor-parallel group, because a capture may be a collective.
+        Alike on every rank of a tensor-parallel group, because a capture may be a collective: with data-parallel
+        attention a rank gets a pass to capture in whenever any of them prefills.
         """
+        begun: Optional[Pass] = None
+        together = attention.prefills_somewhere(batch)
         try:
             if self._running is not None:
                 self._running.abandon()
                 self._running = None
-            if batch.forward_mode.name in refusal.QUIET_MODES:
+            prefills = mode(batch) not in refusal.QUIET_MODES
+            if not (prefills or together):
                 return None
-            return self._begin(self._ask(model), model, input_ids, positions, batch)
+            server = self._ask(model)
+            together = together and server.shared
+            if prefills:
+                begun = self._begin(server, model, input_ids, positions, batch)
         except Exception as error:
             self._lost(error)
-            return None
+        if begun is None and together:
+            prenorm.expect(model.norm, None)
+            return Pass(self._layers, None)
+        return begun
 
     def _begin(self, server: Server, model: Any, input_ids: Any, positions: Any, batch: Any) -> Optional[Pass]:
         start = time.perf_counter()
@@ -105,14 +117,14 @@ class Dumper:
         inputs = Inputs(segments, rows, ids, positions, prompt_lengths(batch))
         writes = server.writes or self._selection.any()
         mixed = server.mixed or batch.forward_mode.name == "MIXED"
-        problem = server.problem or refusal.of_pass(batch)
+        problem = server.problem or refusal.of_pass(batch, server.shared)
         if problem is not None:
             if server.writes:
                 self._submit(server, self._without_states(inputs, problem, mixed), 0.0)
             return None
         lend = functools.partial(self._lend, inputs)
-        submit = functools.partial(self._submit, server)
-        begun = Pass(self._layers, self._names, inputs, writes, lend, submit)
+        keeping = Keeping(inputs, self._names, lend, functools.partial(self._submit, server))
+        begun = Pass(self._layers, keeping if writes else None)
         prenorm.expect(model.norm, begun if self._settings.prenorm else None)
         begun.seconds = time.perf_counter() - start
         self._running = begun
@@ -132,7 +144,8 @@ class Dumper:
                 about = Rank(rank, size, release.hidden_size(model))
                 assembly = Assembly(desk, about, self._writers, takes, ended)
                 mixed = release.option("enable_mixed_chunk") is True  # 0.5.23 calls such passes plain prefill
-                self._server = Server(writes, mixed, assembly, self._refused)
+                shared = attention.asked() and self._refused is None
+                self._server = Server(writes, mixed, shared, assembly, self._refused)
             return self._server
 
     def _refuse(self, problem: Optional[Problem]) -> None:
@@ -207,10 +220,10 @@ def _size_of_inputs(inputs: Inputs) -> int:
 
 def _nobodys(batch: Any, positions: Any) -> str:
     """Why a pass holds no requests of anybody, or none that could be told apart; empty when it does."""
-    mode = batch.forward_mode.name
-    if mode not in ("EXTEND", "MIXED"):
-        log.once(refusal.of_mode(mode))
-        return f"{mode} pass"
+    name = mode(batch)
+    if name not in ("EXTEND", "MIXED"):
+        log.once(refusal.of_mode(name))
+        return f"{name} pass"
     if positions.is_cuda and torch.cuda.is_current_stream_capturing():
         log.once("a CUDA graph of prefill is being recorded; passes replayed from it are not dumped")
         return "graph recording"

@@ -51,29 +51,30 @@ class Taken:
     mixed: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class Keeping:
+    """How what a pass captures is kept. names: of all tensors that are expected.
+
+    lend: memory for the pass, by the bytes of one tensor's row. submit: takes what was captured and the seconds that
+    this took; never raises.
+    """
+
+    inputs: Inputs
+    names: Sequence[str]
+    lend: Callable[[int], Loan]
+    submit: Callable[[Taken, float], None]
+
+
 class Pass:
-    """layers: those before which the model calls `capture`. lend: memory for the pass, by the bytes of one tensor's
-    row. submit: takes what was captured and the seconds that this took; never raises.
+    """layers: those before which the model calls `capture`. keeping: None in a rank that has nothing to write.
 
     Every rank evaluates every capture, for it may be a collective; what goes wrong is kept for the requests' errors.
     """
 
-    def __init__(
-        self,
-        layers: Sequence[int],
-        names: Sequence[str],
-        inputs: Inputs,
-        writes: bool,
-        lend: Callable[[int], Loan],
-        submit: Callable[[Taken, float], None],
-    ) -> None:
+    def __init__(self, layers: Sequence[int], keeping: Optional[Keeping]) -> None:
         self.layers = frozenset(layers)
         self._order = list(layers)
-        self._names = names
-        self._inputs = inputs
-        self._writes = writes
-        self._lend = lend
-        self._submit = submit
+        self._keeping = keeping
         self._loan: Optional[Loan] = None
         self._copy: Optional[HostCopy] = None
         self._kept: set[str] = set()
@@ -104,42 +105,51 @@ class Pass:
         if self._ended:
             return
         self._ended = True
-        if not self._writes:
+        keeping = self._keeping
+        if keeping is None:
             return
         start = time.perf_counter()
         try:
             self._problem = self._problem or problem
-            self._complete()
+            self._complete(keeping)
         except Exception as error:
             self._problem = self._problem or problem_of(error)
         seconds = self.seconds + time.perf_counter() - start
-        self._submit(Taken(self._inputs.segments, self._copy, self._loan, self._problem), seconds)
+        keeping.submit(Taken(keeping.inputs.segments, self._copy, self._loan, self._problem), seconds)
 
     def _keep(self, name: str, make: Callable[[], Any]) -> None:
         start = time.perf_counter()
         try:
             value = make()
-            if self._writes and self._problem is None and not self._ended:
-                self._memory(value).add(name, value, self._inputs.rows)
+            if self._keeping is not None and self._problem is None and not self._ended:
+                _expect_own_rows(value, self._keeping.inputs)
+                self._memory(self._keeping, value).add(name, value, self._keeping.inputs.rows)
                 self._kept.add(name)
         except Exception as error:
             self._problem = self._problem or problem_of(error)
         self.seconds += time.perf_counter() - start
 
-    def _memory(self, value: Any) -> HostCopy:
+    def _memory(self, keeping: Keeping, value: Any) -> HostCopy:
         if self._copy is None:
-            self._loan = self._lend(value.element_size() * value.shape[-1])
+            self._loan = keeping.lend(value.element_size() * value.shape[-1])
             self._copy = HostCopy(self._loan)
         return self._copy
 
-    def _complete(self) -> None:
+    def _complete(self, keeping: Keeping) -> None:
         if self._copy is None:
             return
         try:
-            self._inputs.add_to(self._copy)
+            keeping.inputs.add_to(self._copy)
         finally:
             self._copy.seal()
-        missing = [name for name in self._names if name not in self._kept]
+        missing = [name for name in keeping.names if name not in self._kept]
         if missing and self._problem is None:
             detail = f"{', '.join(missing)} of layers {self._order} were not seen by the layer loop"
             raise DumpFailure(Problem("the pass did not go through all layers", detail))
+
+
+def _expect_own_rows(value: Any, inputs: Inputs) -> None:
+    """Rows come one for one with ids and padding; more of them would be those of other ranks, and perhaps in front."""
+    if value.shape[0] > inputs.ids.shape[0]:
+        detail = f"{value.shape[0]} rows where the batch has {inputs.ids.shape[0]}"
+        raise DumpFailure(Problem("the states of this pass are gathered from several ranks", detail))

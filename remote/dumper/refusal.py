@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
+from . import attention, release
 from .problem import Problem
-from .release import MISSING, option, pp_rank_and_size
 
 QUIET_MODES = frozenset({"DECODE", "IDLE", "DUMMY_FIRST", "PREBUILT"})  # nothing is prefilled in these
 
@@ -27,6 +27,10 @@ def _named(value: Any) -> bool:
     return value is not None and str(getattr(value, "value", value)).lower() not in ("", "none", "false")
 
 
+def _not_sglangs(value: Any) -> bool:
+    return _named(value) and str(getattr(value, "value", value)).lower() not in ("auto", "sglang")
+
+
 def _records_prefill(config: Any) -> bool:
     backend = getattr(getattr(config, "prefill", None), "backend", None)
     return _named(backend) and str(getattr(backend, "value", backend)) != "disabled"
@@ -36,9 +40,21 @@ _ROWS = "each rank has only some tokens of a prompt"
 _PIPELINE = Problem(
     "pipeline parallelism can not be dumped", "each stage has only its own layers. Start without --pp-size"
 )
-_CONTEXT = Problem("context parallelism can not be dumped", f"{_ROWS}. Start without --attn-cp-size")
-_ATTENTION = Problem("data-parallel attention can not be dumped", f"{_ROWS}. Start without --enable-dp-attention")
+_CONTEXT_CAUSE = "context parallelism can not be dumped"
+_CONTEXT = Problem(_CONTEXT_CAUSE, f"{_ROWS}. Start without --attn-cp-size")
+_CONTEXT_PREFILL = Problem(_CONTEXT_CAUSE, f"{_ROWS}. Start without --enable-prefill-cp")
+_CONTEXT_DECODE = Problem(_CONTEXT_CAUSE, "it is not known to be right. Start without --dcp-size")
+_SCATTERED = Problem("scattered rows can not be dumped", f"{_ROWS}. Start without --enable-attn-tp-input-scattered")
+_SEQUENCE = Problem("sequence parallelism can not be dumped", f"{_ROWS}. Start without --enable-layernorm-sp")
+_ATTENTION = Problem(
+    "data-parallel attention of this release or model can not be dumped",
+    f"it is known to be right for DeepSeek models in SGLang {attention.FIRST} to {attention.LAST} alone. "
+    "Start without --enable-dp-attention",
+)
+_APART = Problem("the ranks of data-parallel attention do not know of this prompt", "SGLang did not gather its length")
+_GATHERED = Problem("passes that ranks share can not be dumped", f"{_ROWS}. Start without --moe-dense-tp-size")
 _EXPERTS = Problem("experts that scatter tokens can not be dumped", f"{_ROWS}. Start without --moe-a2a-backend")
+_EXPERTS_OLD = Problem(_EXPERTS.cause, f"{_ROWS}. Start without --enable-deepep-moe")
 _OVERLAP = Problem(
     "two-batch overlap can not be dumped",
     "it leaves the layer loop early. Start without --enable-two-batch-overlap",
@@ -55,6 +71,9 @@ _PIECEWISE = Problem(_GRAPHS, "no Python runs in them. Start without --enable-pi
 _NOT_DISABLED = Problem(_GRAPHS, "no Python runs in them. Start with --disable-piecewise-cuda-graph")
 _RECORDED = Problem(_GRAPHS, "no Python runs in them. Start with --cuda-graph-backend-prefill=disabled")
 _CACHE = Problem("the radix cache would keep rows out of dumps", "Start with --disable-radix-cache")
+_OTHER_CODE = Problem(
+    "another implementation of the model runs than the one that is patched", "Start without --model-impl transformers"
+)
 _TRUNCATED = Problem("the server cuts long prompts without a word", "Start without --allow-auto-truncate")
 _MEDIA = Problem(
     "prompts of images, other media or embeddings can not be dumped",
@@ -64,9 +83,16 @@ _EMBEDDED = ("mm_input_embeds", "input_embeds", "replace_embeds")  # of a batch:
 _OPTIONS = (
     _Option("pp_size", _many, _PIPELINE),
     _Option("attn_cp_size", _many, _CONTEXT),
-    _Option("enable_dp_attention", _named, _ATTENTION),
-    _Option("attn_dp_size", _many, _ATTENTION),  # what 0.5.23 makes of it
+    _Option("enable_prefill_cp", _named, _CONTEXT_PREFILL),
+    _Option("enable_prefill_context_parallel", _named, _CONTEXT_PREFILL),
+    _Option("enable_dsa_prefill_context_parallel", _named, _CONTEXT_PREFILL),
+    _Option("enable_nsa_prefill_context_parallel", _named, _CONTEXT_PREFILL),
+    _Option("dcp_size", _many, _CONTEXT_DECODE),
+    _Option("enable_attn_tp_input_scattered", _named, _SCATTERED),
+    _Option("enable_layernorm_sp", _named, _SEQUENCE),
     _Option("moe_a2a_backend", _named, _EXPERTS),
+    _Option("enable_deepep_moe", _named, _EXPERTS_OLD),
+    _Option("model_impl", _not_sglangs, _OTHER_CODE),
     _Option("enable_two_batch_overlap", _named, _OVERLAP),
     _Option("speculative_algorithm", _named, _SPECULATION),
     _Option("enable_mixed_chunk", _named, _MIXED),
@@ -82,9 +108,11 @@ _OPTIONS = (
 def of_options() -> Optional[Problem]:
     """Why no request of a server with these arguments can be dumped. Alike on every rank."""
     for wrong in _OPTIONS:
-        value = option(wrong.name)
-        if value is not MISSING and wrong.wrong(value):
+        value = release.option(wrong.name)
+        if value is not release.MISSING and wrong.wrong(value):
             return wrong.problem
+    if attention.asked() and not attention.proved(release.version(), attention.MODEL):
+        return _ATTENTION
     return None
 
 
@@ -95,21 +123,25 @@ def of_model(model: Any, layers: Sequence[int]) -> Optional[Problem]:
     if beyond:
         detail = f"this model has layers 0 to {there - 1}; SGLANG_HS_DUMP_LAYERS asks for {beyond}"
         return Problem("the model has no such layer", detail)
-    if pp_rank_and_size(model)[1] > 1:
+    if release.pp_rank_and_size(model)[1] > 1:
         return _PIPELINE
+    if attention.asked() and not attention.proved(release.version(), type(model).__name__):
+        return _ATTENTION
     return None
 
 
-def of_pass(batch: Any) -> Optional[Problem]:
-    """Why no request of this pass can be dumped. Alike on every rank."""
+def of_pass(batch: Any, shared: bool) -> Optional[Problem]:
+    """Why no request of this pass can be dumped; with data-parallel attention (`shared`), of this rank."""
     if batch.forward_mode.name == "MIXED":
         return _MIXED
     if getattr(batch, "can_run_tbo", False):
         return _OVERLAP
     if _media(batch):
         return _MEDIA
-    if getattr(batch, "global_num_tokens_cpu", None) is not None:
-        return _ATTENTION
+    if shared and not attention.prefills_somewhere(batch):
+        return _APART
+    if not shared and getattr(batch, "global_num_tokens_cpu", None) is not None:
+        return _GATHERED
     if not hasattr(batch, "orig_seq_lens") and _chunks():
         detail = "this release does not tell where a prompt ends. Start with --chunked-prefill-size -1"
         return Problem("prompts in chunks can not be told from whole ones", detail)
@@ -124,8 +156,8 @@ def _media(batch: Any) -> bool:
 
 
 def _chunks() -> bool:
-    size = option("chunked_prefill_size")
-    return size is MISSING or (isinstance(size, int) and size > 0)
+    size = release.option("chunked_prefill_size")
+    return size is release.MISSING or (isinstance(size, int) and size > 0)
 
 
 def of_mode(mode: str) -> str:

@@ -20,7 +20,7 @@ import torch
 sys.path.insert(0, sys.argv[1])
 
 from remote.dumper import dumper as module
-from remote.dumper import reduction, refusal, release
+from remote.dumper import reduction, release
 from remote.dumper.pool import Pool
 from tests.engine.dumper_model import HIDDEN, Bench
 
@@ -258,11 +258,12 @@ def a_pass_that_the_model_left_early() -> None:
 @contextlib.contextmanager
 def arguments(**known: Any) -> Iterator[None]:
     """What the server was started with."""
-    refusal.__dict__["option"] = lambda name: known.get(name, release.MISSING)
+    real = release.option
+    release.option = lambda name: known.get(name, release.MISSING)
     try:
         yield
     finally:
-        refusal.__dict__["option"] = release.option
+        release.option = real
 
 
 @case
@@ -356,12 +357,95 @@ def layers_that_the_model_has_not() -> None:
 
 
 @case
-def two_batch_overlap_and_scattered_attention() -> None:
+def two_batch_overlap_and_passes_that_ranks_share() -> None:
     bench = Bench()
     bench.forward(bench.batch([3], can_run_tbo=True, rids=["a"]))
     bench.forward(bench.batch([3], global_num_tokens_cpu=[3, 0], rids=["b"]))
     assert "two-batch overlap" in bench.cause("a")
-    assert "data-parallel attention" in bench.cause("b")
+    assert "ranks share" in bench.cause("b")
+
+
+@contextlib.contextmanager
+def attention_of_several(version: str = "0.5.23") -> Iterator[None]:
+    """A server with data-parallel attention; each of its two ranks has the tokens of its own requests."""
+    version_of, rank_of = release.version, release.attention_rank
+    release.version, release.attention_rank = lambda: version, lambda: 0
+    try:
+        with arguments(attn_dp_size=2):
+            yield
+    finally:
+        release.version, release.attention_rank = version_of, rank_of
+
+
+GATHERED: dict[str, Any] = {"is_extend_in_batch": True, "global_num_tokens_cpu": [8, 3]}
+
+
+@case
+def each_rank_of_data_parallel_attention_writes_its_own_requests() -> None:
+    for rank in (0, 1):
+        with attention_of_several():
+            bench = Bench(rank=rank)
+            bench.forward(bench.batch([3, 2], padding=3, **GATHERED))
+            assert set(bench.numbers("done")) == {"r0", "r1"}
+            assert bench.meta(bench.numbers("done")["r1"])["tp_rank"] == rank
+
+
+@case
+def a_rank_with_nothing_to_dump_captures_with_the_others() -> None:
+    for told in (
+        {"forward_mode": SimpleNamespace(name="IDLE")},
+        {"forward_mode": SimpleNamespace(name="DECODE")},
+        {"_original_forward_mode": SimpleNamespace(name="IDLE")},
+        {"rids": None},
+        {"rids": ["HEALTH_CHECK_1"]},
+        {"extend_seq_lens_cpu": object()},  # what the dumper does not understand
+    ):
+        with attention_of_several():
+            bench = Bench()
+            bench.forward(bench.batch([3], **GATHERED, **told))
+            assert bench.evaluated == [1, 3], told
+            assert not list(bench.folder.glob("req_*")), told
+    with attention_of_several():
+        bench = Bench()
+        bench.forward(bench.batch([3], **GATHERED, input_embeds=torch.ones(3, HIDDEN)))
+        assert "images" in bench.cause("r0")
+        assert bench.evaluated == [1, 3], "a problem of this rank alone"
+
+
+@case
+def ranks_that_all_have_nothing_to_dump_capture_nothing() -> None:
+    with attention_of_several():
+        bench = Bench()
+        for name in ("IDLE", "DECODE"):
+            bench.forward(bench.batch([3], is_extend_in_batch=False, forward_mode=SimpleNamespace(name=name)))
+        assert bench.evaluated == []
+        bench.forward(bench.batch([3], global_num_tokens_cpu=[3, 0]))
+        assert bench.evaluated == []
+        assert "do not know of this prompt" in bench.cause("r0")
+
+
+@case
+def rows_of_other_ranks_among_a_rank_s_own() -> None:
+    with attention_of_several():
+        bench = Bench()
+        batch = bench.batch([3], **GATHERED)
+        dump = bench.dumper.begin(bench.model, None, batch.positions, batch)
+        assert dump is not None
+        dump.capture(1, lambda: torch.ones(11, HIDDEN))
+        dump.capture(3, lambda: torch.ones(3, HIDDEN))
+        dump.finish(torch.ones(3, HIDDEN))
+        assert bench.writers.drain(20)
+        assert "gathered from several ranks" in bench.cause("r0")
+
+
+@case
+def data_parallel_attention_that_was_never_seen_right_is_refused() -> None:
+    for version, model in (("0.5.19", "DeepseekV2Model"), ("0.5.24", "DeepseekV2Model"), ("0.5.23", "Qwen3MoeModel")):
+        with attention_of_several(version):
+            bench = Bench(model=model)
+            bench.forward(bench.batch([3], **GATHERED))
+            assert "data-parallel attention" in bench.cause("r0")
+            assert bench.evaluated == []
 
 
 @case

@@ -37,7 +37,9 @@ class Norm(torch.nn.Module):  # type: ignore[misc]
 class Bench:
     """A dumper and a model of four layers that adds 1 to its states in each of them, in place."""
 
-    def __init__(self, layers: tuple[int, ...] = (1, 3), rank: int = 0, **more: Any) -> None:
+    def __init__(
+        self, layers: tuple[int, ...] = (1, 3), rank: int = 0, model: str = "DeepseekV2Model", **more: Any
+    ) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp())
         release.tp_rank_and_size = lambda: (rank, 2)
         settings = Settings(str(self.folder), layers, **{"pool": 1 << 20, **more})
@@ -51,7 +53,7 @@ class Bench:
 
         self.told: list[str] = []
         self.dumper = Dumper(settings, desk, self.writers, self.stats, lambda problem: self.told.append(problem.cause))
-        self.model = SimpleNamespace(layers=range(4), norm=Norm())
+        self.model = type(model, (SimpleNamespace,), {})(layers=range(4), norm=Norm())
         self.evaluated: list[int] = []
 
     def batch(self, lengths: list[int], prefixes: list[int] | None = None, **more: Any) -> SimpleNamespace:

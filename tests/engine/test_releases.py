@@ -15,8 +15,10 @@ from .releases import Server, compared, serving
 
 LIMIT = 1e-5  # relative error
 RANKS = ("--tp-size=2",)
+ATTENTION = (*RANKS, "--dp-size=2", "--enable-dp-attention")
 TWO_CORES = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
 CHUNKS = ("--chunked-prefill-size=2048",)
+FEW_ROWS = ("--chunked-prefill-size=512",)  # of two ranks: 256 each
 WHOLE = ("--chunked-prefill-size=-1",)
 NO_CACHE = "--disable-radix-cache"
 TENSORS = {"aux_0", "aux_1", "aux_2", "final"}
@@ -51,6 +53,29 @@ def test_prompts_in_chunks_are_whole_dumps(engine: Engine, tmp_path: Path) -> No
         assert "pool of" in server.log.read_text()
 
 
+@pytest.mark.parametrize(
+    ("version", "flags"),
+    [
+        ("0.5.23", FEW_ROWS),
+        pytest.param("0.5.23", WHOLE, marks=pytest.mark.matrix),
+        pytest.param("0.5.20", WHOLE, marks=pytest.mark.matrix),
+        pytest.param("0.5.20", FEW_ROWS, marks=pytest.mark.matrix),
+    ],
+)
+def test_two_ranks_of_data_parallel_attention(
+    engine: Engine, tmp_path: Path, version: str, flags: tuple[str, ...]
+) -> None:
+    """Each has requests of its own; while one prefills, the other does so too, decodes, or has nothing to do."""
+    sent = {"alone": [5, 6, 7], "long": [2 + 7 * at % 510 for at in range(1500)], **prompts()}
+    env = {**TWO_CORES, "SGLANG_HS_DUMP_PRENORM": "1"}
+    flags = (*flags, NO_CACHE, *ATTENTION)
+    with serving(engine, version, tmp_path, *flags, changes=("idle",), env=env) as server:
+        server.ask("alone", sent["alone"])
+        server.ask_all({rid: ids for rid, ids in sent.items() if rid != "alone"})
+        assert {meta["tp_rank"] for meta in server.ended(len(sent))} == {0, 1}, "each rank writes"
+        prove(server, engine, sent, TENSORS | {"final_prenorm"})
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("version", releases.RELEASES)
 @pytest.mark.parametrize("flags", [WHOLE, CHUNKS], ids=["whole", "chunks"])
@@ -82,12 +107,11 @@ def test_two_ranks_that_defer_their_all_reduce(engine: Engine, tmp_path: Path, v
 @pytest.mark.parametrize(
     ("flags", "cause"),
     [
-        ((*WHOLE, NO_CACHE, "--tp-size=2", "--dp-size=2", "--enable-dp-attention"), "data-parallel attention"),
         ((*WHOLE, NO_CACHE, "--pp-size=2"), "pipeline parallelism"),
         ((*CHUNKS, NO_CACHE, "--enable-mixed-chunk"), "mixed chunks"),
         (WHOLE, "the radix cache"),
     ],
-    ids=["dp attention", "pipeline", "mixed chunk", "radix cache"],
+    ids=["pipeline", "mixed chunk", "radix cache"],
 )
 def test_what_can_not_be_right_is_refused(engine: Engine, tmp_path: Path, flags: tuple[str, ...], cause: str) -> None:
     """In the log and in `.loaded` before the first request; then as each request's error."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from remote.dumper.batch import prompt_lengths, split
+from remote.dumper.batch import mode, prompt_lengths, split
 
 from .making import batch
 
@@ -49,3 +51,11 @@ def test_health_checks_keep_their_rows_but_are_known() -> None:
     segments = split(batch([1, 4], rids=["HEALTH_CHECK_1796004785.1", "r"]))
     assert [s.health_check for s in segments] == [True, False]
     assert segments[1].start == 1, "merged into the pass, not into the request"
+
+
+@pytest.mark.parametrize(("original", "name"), [("IDLE", "IDLE"), ("DECODE", "DECODE"), (None, "EXTEND")])
+def test_a_batch_that_is_called_prefill_for_its_shape(original: str | None, name: str) -> None:
+    relabelled = batch([1], forward_mode=SimpleNamespace(name="EXTEND"))
+    assert mode(relabelled) == "EXTEND", "releases that do not say"
+    relabelled._original_forward_mode = original and SimpleNamespace(name=original)
+    assert mode(relabelled) == name

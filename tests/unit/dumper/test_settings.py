@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remote.dumper import refusal, settings
+from remote.dumper import attention, refusal, release, settings
 from remote.dumper.identity import VERSION, digest_of, own_files
 from remote.dumper.release import MISSING, option
 
@@ -50,8 +50,18 @@ NO_GRAPHS = SimpleNamespace(prefill=SimpleNamespace(backend="disabled"))
     [
         ("pp_size", 1, 2, "--pp-size"),
         ("attn_cp_size", 1, 4, "--attn-cp-size"),
+        ("enable_prefill_cp", False, True, "--enable-prefill-cp"),
+        ("enable_prefill_context_parallel", False, True, "--enable-prefill-cp"),
+        ("enable_dsa_prefill_context_parallel", False, True, "--enable-prefill-cp"),
+        ("enable_nsa_prefill_context_parallel", False, True, "--enable-prefill-cp"),
+        ("dcp_size", 1, 2, "--dcp-size"),
+        ("enable_attn_tp_input_scattered", False, True, "--enable-attn-tp-input-scattered"),
+        ("enable_layernorm_sp", False, True, "--enable-layernorm-sp"),
         ("enable_dp_attention", False, True, "--enable-dp-attention"),
         ("attn_dp_size", 1, 2, "--enable-dp-attention"),
+        ("enable_deepep_moe", False, True, "--enable-deepep-moe"),
+        ("model_impl", "auto", "transformers", "--model-impl"),
+        ("model_impl", SimpleNamespace(value="sglang"), SimpleNamespace(value="mindspore"), "--model-impl"),
         ("moe_a2a_backend", "none", "deepep", "--moe-a2a-backend"),
         ("moe_a2a_backend", None, SimpleNamespace(value="deepep"), "--moe-a2a-backend"),
         ("enable_two_batch_overlap", False, True, "--enable-two-batch-overlap"),
@@ -70,7 +80,7 @@ def test_arguments_that_can_not_go_with_dumps(
     monkeypatch: pytest.MonkeyPatch, option: str, right: Any, wrong: Any, words: str
 ) -> None:
     arguments: dict[str, Any] = {}
-    monkeypatch.setattr(refusal, "option", lambda name: arguments.get(name, MISSING))
+    monkeypatch.setattr(release, "option", lambda name: arguments.get(name, MISSING))
     assert refusal.of_options() is None, "a release that has none of them"
     arguments[option] = right
     assert refusal.of_options() is None
@@ -78,6 +88,30 @@ def test_arguments_that_can_not_go_with_dumps(
     problem = refusal.of_options()
     assert problem is not None
     assert words in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("version", "model", "right"),
+    [
+        ("0.5.23", "DeepseekV2Model", True),
+        ("0.5.20.post1", "DeepseekV2Model", True),
+        ("0.5.19", "DeepseekV2Model", False),
+        ("0.5.24", "DeepseekV2Model", False),
+        ("0.6.0", "DeepseekV2Model", False),
+        ("unknown", "DeepseekV2Model", False),
+        ("0.5.23", "Qwen3MoeModel", False),
+    ],
+)
+def test_data_parallel_attention_goes_where_it_was_seen_right(
+    monkeypatch: pytest.MonkeyPatch, version: str, model: str, right: bool
+) -> None:
+    assert attention.proved(version, model) is right
+    monkeypatch.setattr(release, "version", lambda: version)
+    monkeypatch.setattr(release, "option", lambda name: {"attn_dp_size": 2}.get(name, MISSING))
+    instance = type(model, (SimpleNamespace,), {})(layers=range(61))
+    problem = refusal.of_options() or refusal.of_model(instance, (3, 31, 59))
+    assert (problem is None) is right
+    assert right or "--enable-dp-attention" in problem.detail  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +135,7 @@ def test_models(model: dict[str, Any], words: str | None) -> None:
         ({"orig_seq_lens": None, "can_run_tbo": False, "global_num_tokens_cpu": None}, None),
         ({}, "--chunked-prefill-size -1"),
         ({"can_run_tbo": True}, "--enable-two-batch-overlap"),
-        ({"global_num_tokens_cpu": [5, 0]}, "--enable-dp-attention"),
+        ({"global_num_tokens_cpu": [5, 0]}, "--moe-dense-tp-size"),
         ({"forward_mode": SimpleNamespace(name="MIXED")}, "--enable-mixed-chunk"),
         ({"orig_seq_lens": None, "contains_mm_inputs": lambda: False, "mm_input_embeds": None}, None),
         ({"orig_seq_lens": None, "contains_mm_inputs": lambda: True}, "Send text alone"),
@@ -111,7 +145,15 @@ def test_models(model: dict[str, Any], words: str | None) -> None:
     ],
 )
 def test_passes(batch: dict[str, Any], words: str | None) -> None:
-    problem = refusal.of_pass(SimpleNamespace(**{"forward_mode": SimpleNamespace(name="EXTEND"), **batch}))
+    problem = refusal.of_pass(SimpleNamespace(**{"forward_mode": SimpleNamespace(name="EXTEND"), **batch}), False)
+    assert (problem is None) if words is None else problem is not None and words in problem.detail
+
+
+@pytest.mark.parametrize(("told", "words"), [({"is_extend_in_batch": True}, None), ({}, "did not gather")])
+def test_passes_of_data_parallel_attention(told: dict[str, Any], words: str | None) -> None:
+    mode = SimpleNamespace(name="EXTEND")
+    batch = SimpleNamespace(forward_mode=mode, orig_seq_lens=None, global_num_tokens_cpu=[5, 0], **told)
+    problem = refusal.of_pass(batch, True)
     assert (problem is None) if words is None else problem is not None and words in problem.detail
 
 
