@@ -20,11 +20,11 @@ from remote.wire.host import Hello
 
 
 def main() -> None:
-    if sys.argv[1:] == ["--as-root"]:
+    if sys.argv[1:2] == ["--as-root"]:
         from remote import elevated
 
         _digest(sys.argv[0])
-        elevated.answer()
+        elevated.answer(sys.argv[2:])
         return
     parser = argparse.ArgumentParser(prog="hsconsole agent")
     parser.add_argument("--nonce", required=True, help="said before the first frame; what came before it is noise")

@@ -1,7 +1,7 @@
 """What only root may see or signal, done for another user by the agent run once more through sudo.
 
-The request is a JSON object on stdin, the answer one on stdout. Nothing is asked that root's own look would not allow:
-a signal goes to a pid only if its start time is the one named.
+The request is the end of the command line, so that sudo's own log tells what was done; the answer is JSON on stdout.
+Nothing is asked that root's own look would not allow: a signal goes to a pid only if its start time is the one named.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any, Optional
 
 from remote import ports, processes
 from remote.processes import Identity
 from remote.wire.errors import ServerError
+from remote.wire.signals import marked
 
 FLAG = "--as-root"
 TIMEOUT = 15.0  # seconds
@@ -52,38 +54,51 @@ def problem() -> str:
     return "" if done.returncode == 0 else said[-1] if said else "sudo refuses"
 
 
+def command(*request: str) -> list[str]:
+    return ["sudo", "-n", sys.executable, "-I", sys.argv[0], FLAG, *request]
+
+
+def signal_request(name: str, identities: Sequence[Identity]) -> list[str]:
+    return ["signal", name, *marked(identities)]
+
+
 def opened(port: int, variable: str) -> list[Opened]:
     """Who holds the sockets that listen on `port`, as root sees it. Raises ServerError."""
-    answer = _ask({"port": port, "variable": variable})
-    return [Opened(int(i), int(pid), thread, str(folder)) for i, pid, thread, folder in answer["opened"]]
+    rows = _ask("opened", str(port), variable)
+    return [Opened(int(i), int(pid), thread, str(folder)) for i, pid, thread, folder in rows]
 
 
-def send(identity: Identity, number: signal.Signals) -> bool:
-    """As processes.send, for root. False when the process has ended. Raises ServerError."""
-    request = {"pid": identity.pid, "start_ticks": identity.start_ticks, "signal": int(number)}
-    return bool(_ask(request)["sent"])
+def send(identities: Sequence[Identity], name: str) -> list[int]:
+    """As processes.send, for root; the pids that were reached, the others have ended. Raises ServerError."""
+    return [int(pid) for pid in _ask(*signal_request(name, identities))]
 
 
-def _ask(request: dict[str, Any]) -> Any:
-    command = ["sudo", "-n", sys.executable, "-I", sys.argv[0], FLAG]
+def _ask(*request: str) -> Any:
+    words = command(*request)
     try:
-        done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, timeout=TIMEOUT)
-        return json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise ServerError(f"`{' '.join(command[:3])} …` failed: {error}", "Log in to the container as root.") from None
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT)
+        return json.loads(done.stdout)["answer"]
+    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
+        raise ServerError(f"`{' '.join(words[:3])} …` failed: {error}", "Log in to the container as root.") from None
 
 
-def answer() -> None:
-    """Root's half: answer the request on stdin."""
-    request = json.load(sys.stdin)
-    if "port" in request:
-        held = [holder for holder in ports.holders(int(request["port"])) if holder.process is not None]
-        rows = []
-        for holder in held:
-            assert holder.process is not None  # noqa: S101 - just filtered
-            folder = processes.environ(holder.process.pid).get(str(request["variable"]), "")
+def answer(request: Sequence[str]) -> None:
+    """Root's half: answer what stands behind FLAG."""
+    kind, first, *rest = request
+    found = _opened(int(first), rest[0]) if kind == "opened" else _signalled(first, rest)
+    json.dump({"answer": found}, sys.stdout)
+
+
+def _opened(port: int, variable: str) -> list[Any]:
+    rows: list[Any] = []
+    for holder in ports.holders(port):
+        if holder.process is not None:
+            folder = processes.environ(holder.process.pid).get(variable, "")
             rows.append([holder.listener.inode, holder.process.pid, holder.thread, folder])
-        json.dump({"opened": rows}, sys.stdout)
-        return
-    identity = Identity(int(request["pid"]), int(request["start_ticks"]))
-    json.dump({"sent": processes.send(identity, signal.Signals(int(request["signal"])))}, sys.stdout)
+    return rows
+
+
+def _signalled(name: str, words: Sequence[str]) -> list[int]:
+    identities = [Identity(*map(int, word.split(":"))) for word in words]
+    number = signal.Signals[f"SIG{name}"]
+    return [identity.pid for identity in identities if processes.send(identity, number)]

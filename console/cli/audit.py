@@ -114,6 +114,8 @@ def _print_ended(data: dict[str, Any]) -> None:
     for step in steps[:STEPS_SHOWN]:
         mark = "✓" if step.get("ok") else "✗"
         output.say(f"    {mark} {_text(step.get('title'))}  {_text(step.get('detail'))}")
+        if step.get("command"):
+            output.say(f"      $ {_text(step['command'])}", fg="cyan")
     if len(steps) > STEPS_SHOWN:
         output.say(f"    … and {len(steps) - STEPS_SHOWN} more steps (--json shows all)")
     error, result = data.get("error"), data.get("result")

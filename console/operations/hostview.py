@@ -31,7 +31,7 @@ class HostProcess:
     """A process by the host's pid. inner: its pid in the container, None outside of it. age: seconds.
 
     waits: the kernel function that a thread of it waits in (state D), empty when none does.
-    frozen: file that thaws its control group, empty when that is not frozen. dump_dir: of its environment.
+    frozen: files that thaw its control group and those above it, of each that is frozen. dump_dir: of its environment.
     """
 
     pid: int
@@ -45,7 +45,7 @@ class HostProcess:
     cgroup: str
     holds: tuple[str, ...] = ()
     waits: str = ""
-    frozen: str = ""
+    frozen: tuple[str, ...] = ()
     dump_dir: str = ""
 
     @property
@@ -57,12 +57,15 @@ class HostProcess:
 class HostFacts:
     """listeners: addresses of the port. processes: who holds them, and all `sglang::` of the container.
 
-    init: the container's process 1 by the host's pid, None when it does not run.
+    init: the container's process 1 by the host's pid, None when it does not run. namespace: of the container's pids.
+    frozen: files that thaw the container as a whole, where that is frozen.
     """
 
     init: int | None
     listeners: tuple[str, ...] = ()
     processes: tuple[HostProcess, ...] = ()
+    namespace: str = ""
+    frozen: tuple[str, ...] = ()
 
 
 class Unreadable(Exception):
@@ -71,15 +74,6 @@ class Unreadable(Exception):
 
 def look_command(vmid: int, port: int, mark: str) -> str:
     return command("look.sh", str(vmid), str(port), mark, looks=True)
-
-
-def signal_command(pid: int, start_ticks: int, name: str, mark: str) -> str:
-    """name: TERM, KILL, or 0 to ask only whether that process is still there."""
-    return command("signal.sh", str(pid), str(start_ticks), name, mark)
-
-
-def write_command(path: str, word: str) -> str:
-    return shlex.join(["sh", "-c", 'printf %s "$2" >"$1"', "hsconsole", path, word])
 
 
 def command(script: str, *arguments: str, looks: bool = False) -> str:
@@ -121,20 +115,31 @@ def _facts(records: Records) -> HostFacts:
     holds: dict[int, set[str]] = {}
     for link, path in (rest.split() for kind, rest in records if kind == "hold"):
         holds.setdefault(int(path.split("/")[2]), set()).add(sockets[link[len("socket:[") : -1]])
+    frozen = _frozen(records)
     kept = tuple(one for one in processes(records, holds) if one.holds or one.inner is not None)
-    return HostFacts(int(values["init"]), tuple(sockets.values()), kept)
+    init = int(values["init"])
+    return HostFacts(init, tuple(sockets.values()), kept, values.get("namespace", ""), frozen.get(init, ()))
+
+
+def _frozen(records: Records) -> dict[int, tuple[str, ...]]:
+    """By pid, the files that thaw its control group and those above."""
+    found: dict[int, tuple[str, ...]] = {}
+    for pid, packed in (rest.split() for kind, rest in records if kind == "frozen"):
+        file = base64.b64decode(packed, validate=True).decode("utf-8", "surrogateescape")
+        found[int(pid)] = (*found.get(int(pid), ()), file)
+    return found
 
 
 def processes(records: Records, holds: dict[int, set[str]]) -> list[HostProcess]:
     """Those described. holds: by pid, the addresses that it listens on."""
-    frozen = dict(rest.split() for kind, rest in records if kind == "frozen")
+    frozen = _frozen(records)
     ticks, uptime = dict(records)["clock"].split()
     found = (_process(rest, holds, frozen, int(ticks), float(uptime)) for kind, rest in records if kind == "proc")
     return [one for one in found if one is not None]
 
 
 def _process(
-    rest: str, holds: dict[int, set[str]], frozen: dict[str, str], ticks: int, uptime: float
+    rest: str, holds: dict[int, set[str]], frozen: dict[int, tuple[str, ...]], ticks: int, uptime: float
 ) -> HostProcess | None:
     """None for one that ended while it was looked at."""
     pid, where, waits, packed = rest.split()
@@ -158,7 +163,7 @@ def _process(
         cgroup=_cgroup(cgroup),
         holds=tuple(sorted(holds.get(int(pid), ()))),
         waits="" if waits == "-" else harmless(waits),
-        frozen=base64.b64decode(frozen.get(pid, "")).decode("utf-8", "replace"),
+        frozen=frozen.get(int(pid), ()),
         dump_dir=folder.rstrip("\n"),
     )
 

@@ -20,7 +20,6 @@ T = TypeVar("T")
 
 LOOK = 30.0  # seconds; a host may have ten thousand processes
 QUICK = 20.0
-STOP, START = 60.0, 60.0
 
 
 class ProxmoxError(OperatorError):
@@ -32,13 +31,15 @@ class ProxmoxError(OperatorError):
 class ProxmoxHost:
     """An open connection to the host of a container; a context manager. Raises LinkError when it can't be reached.
 
-    prefix: what makes its commands root's: nothing for root, `sudo -n ` for others. What a command prints decides,
-    not its exit status: pct's own failures carry arbitrary ones.
+    prefix: what makes its commands root's: nothing for root, `sudo -n ` for others. limits: why that user may do
+    nothing but `pct` as root, empty when all is allowed. What a command prints decides, not its exit status: pct's own
+    failures carry arbitrary ones.
     """
 
     def __init__(self, proxmox: Proxmox, ask_host_key: AskHostKey | None = None) -> None:
         self.proxmox = proxmox
         self.prefix = ""
+        self.limits = ""
         self._connection = Connection(ask_host_key)
 
     def __enter__(self) -> Self:
@@ -57,12 +58,12 @@ class ProxmoxHost:
 
     def status(self) -> str:
         """`running` or `stopped`, as `pct status VMID` says. Raises LinkError or ProxmoxError."""
-        ran = self.run(f"pct status {self.proxmox.vmid:d}")
+        ran = self.run(f"{self.prefix}pct status {self.proxmox.vmid:d}")
         answer = _text(ran.out)
         if answer.startswith("status: "):
             return harmless(answer.removeprefix("status: "))
         raise ProxmoxError(
-            f"`pct status {self.proxmox.vmid}` on {self.proxmox.host} said: {_said(ran)}",
+            f"`pct status {self.proxmox.vmid}` on {self.proxmox.host} said: {said(ran)}",
             "Check proxmox.host and proxmox.vmid; `pct` needs root there.",
         )
 
@@ -75,45 +76,26 @@ class ProxmoxHost:
         return self._look(lambda mark: hostgpus.look_command(self.proxmox.vmid, mark), hostgpus.parse)
 
     def _look(self, command: Callable[[str], str], parse: Callable[[str, str], T]) -> T:
+        if self.limits:
+            raise ProxmoxError(self.limits, "Allow that user sudo for all commands, or set proxmox.user to root.")
         mark = hostview.new_mark()
-        ran = self.run(command(mark), LOOK)
+        ran = self.run(self.prefix + command(mark), LOOK)
         try:
             return parse(ran.out.decode("utf-8", "replace"), mark)
         except hostview.Unreadable as error:
-            what = f"{self.proxmox.host}: {error}. {_said(ran)}"
+            what = f"{self.proxmox.host}: {error}. {said(ran)}"
             raise ProxmoxError(what, "Try again; the host needs sh, find and base64.") from None
-
-    def signal(self, pid: int, start_ticks: int, name: str) -> str:
-        """Signal that process of the host if it still is that one: `sent`, `gone`, `there` (name 0), or why not."""
-        mark = hostview.new_mark()
-        ran = self.run(hostview.signal_command(pid, start_ticks, name, mark))
-        _, found, answer = _text(ran.out).partition(f"{mark} ")
-        return harmless(answer) if found else f"failed: {_said(ran)}"
 
     def execute(self, *words: str, timeout: float = QUICK) -> Ran:
         """Run a command as root in the container, through `pct exec`."""
-        return self.run(pct_exec(self.proxmox.vmid, *words), timeout)
+        return self.run(self.prefix + pct_exec(self.proxmox.vmid, *words), timeout)
 
-    def thaw(self, path: str) -> Ran:
-        word = "THAWED" if path.endswith("/freezer.state") else "0"
-        return self.run(hostview.write_command(path, word))
+    def run(self, line: str, timeout: float = QUICK) -> Ran:
+        """Run a line just as it is."""
+        return self._connection.run(line, timeout=timeout)
 
-    def restart(self) -> tuple[bool, str]:
-        """Stop the container at once and start it again; each bounded. False, with the reason, when it doesn't."""
-        vmid = self.proxmox.vmid
-        for command, wanted, limit in (("stop", "stopped", STOP), ("start", "running", START)):
-            if self.status() == wanted:
-                continue
-            # `pct stop` has no limit of its own and would keep the container's lock
-            ran = self.run(f"timeout {limit:.0f} pct {command} {vmid:d}", limit + QUICK)
-            if not self._becomes(wanted):
-                return False, f"`pct {command} {vmid}` did not end in {limit:.0f} s or failed: {_said(ran)}"
-        return True, f"container {vmid} runs again"
-
-    def run(self, command: str, timeout: float = QUICK) -> Ran:
-        return self._connection.run(self.prefix + command, timeout=timeout)
-
-    def _becomes(self, wanted: str, seconds: float = 5.0) -> bool:
+    def becomes(self, wanted: str, seconds: float = 5.0) -> bool:
+        """Whether the container is `running`, or `stopped`, within that time."""
         deadline = time.monotonic() + seconds
         while self.status() != wanted:
             if time.monotonic() > deadline:
@@ -121,17 +103,26 @@ class ProxmoxHost:
             time.sleep(0.2)
         return True
 
+    def _pct(self, command: str) -> Ran:
+        return self.run(f"{self.prefix}pct {command} {self.proxmox.vmid:d}")
+
     def _become_root(self) -> None:
-        ran = self._connection.run("id -u", timeout=QUICK)
-        if _text(ran.out).splitlines()[-1:] == ["0"]:
+        if _ends_with_zero(self.run("id -u")):
             return
-        ran = self._connection.run("sudo -n id -u", timeout=QUICK)
-        if _text(ran.out).splitlines()[-1:] != ["0"]:
-            raise LinkError(
-                f"{self._connection.label} is not root there, and `sudo -n` does not make it: {_said(ran)}",
-                "Set proxmox.user to root, or allow that user sudo without a password.",
-            )
         self.prefix = "sudo -n "
+        ran = self.run("sudo -n id -u")
+        if _ends_with_zero(ran):
+            return
+        user = self._connection.label.partition("@")[0]
+        # sudo's own answer to whether that command would be allowed: its path, or nothing
+        asked = self.run(f"sudo -n -l {pct_exec(self.proxmox.vmid, 'true')}")
+        if "/pct " not in _text(asked.out):
+            raise LinkError(
+                f"{self._connection.label} is not root there, and `sudo -n` does not make it: {said(ran)}",
+                f"Set proxmox.user to root, or put into /etc/sudoers.d there: {user} ALL=(root) NOPASSWD: ALL "
+                "– or, for what goes by `pct` alone, /usr/sbin/pct instead of the last ALL.",
+            )
+        self.limits = f"{user} may run `pct` as root on {self.proxmox.host}, and nothing else"
 
 
 def container_status(proxmox: Proxmox) -> str:
@@ -140,9 +131,14 @@ def container_status(proxmox: Proxmox) -> str:
         return host.status()
 
 
+def _ends_with_zero(ran: Ran) -> bool:
+    """Of `id -u`, whatever the login shell printed before it."""
+    return _text(ran.out).splitlines()[-1:] == ["0"]
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace").strip()
 
 
-def _said(ran: Ran) -> str:
+def said(ran: Ran) -> str:
     return harmless(_text(ran.err) or _text(ran.out) or "it said nothing", 500)

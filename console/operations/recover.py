@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from typing import Any
 
 from console import audit
 from console.config.profile import Profile
-from console.errors import Refused
-from console.operations import gpuholders, hostview
-from console.operations.calls import Agent, OnStep, refuse_read_only
-from console.operations.proxmox import ProxmoxHost
-from console.operations.recovery_plan import ACTION, RESTART, Wish, build
+from console.errors import OperatorError, Refused
+from console.operations import gpuholders, hostcommands, recovery_words
+from console.operations.calls import Agent, OnStep, refuse_read_only, server_state
+from console.operations.proxmox import ProxmoxHost, said
+from console.operations.recovery_plan import ACTION, RESTART, START, STOP, WELL, Wish, build
 from console.operations.recovery_ways import Ways
+from console.ssh.connection import Ran
 from remote.wire.audit import Ticket
 from remote.wire.codec import decode
 from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
+from remote.wire.server import Phase
+from remote.wire.signals import TITLES
 
 INSIDE = 60.0  # seconds without a word from the agent
-TERM_WAIT, KILL_WAIT = 2.0, 5.0
+PATIENCE = {"TERM": 2.0, "KILL": 5.0}
 LOOK_EVERY = 0.3
+RESTART_LIMIT = max(STOP, START) + 20.0  # of the line, which has a limit of its own
 DEFAULT = Wish()
 
 
@@ -33,7 +36,7 @@ def plan(agent: Agent | None, profile: Profile, wish: Wish = DEFAULT) -> Plan:
     if wish.last == RESTART and profile.proxmox is None:
         raise Refused("only the Proxmox host can restart the container", "Add a [proxmox] table to the profile.")
     with Ways(agent, profile) as ways:
-        return build(ways.see(), profile, wish)
+        return build(ways.see(restart=wish.last == RESTART), profile, wish)
 
 
 def run(agent: Agent | None, profile: Profile, confirmed: Plan, on_step: OnStep) -> Outcome:
@@ -42,110 +45,146 @@ def run(agent: Agent | None, profile: Profile, confirmed: Plan, on_step: OnStep)
     Raises ChangedSincePlan when there is somebody in the way whom the plan did not know.
     """
     refuse_read_only(profile)
+    agent = agent if confirmed.basis["way"] == "link" else None  # a link that gave no answer would take its time again
 
     def work(on_step: OnStep, ticket: Ticket) -> Outcome:
-        return _carry_out(Ways(agent, profile), confirmed.basis, on_step, ticket)
+        with Ways(agent, profile) as ways:
+            return _carry_out(ways, confirmed.basis, on_step, ticket)
 
     return audit.record(profile, ACTION, work, on_step, confirmed)
 
 
-def _carry_out(closed: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Ticket) -> Outcome:
-    with closed as ways:
-        ways.open()
-        checks: list[Check] = []
-        for path in basis["thaw"]:
-            ran = ways.host.thaw(path)
-            on_step(StepResult("Thaw their control group", not ran.err, f"echo THAWED > {path}"))
-        if basis["host"]:
-            checks.append(_end_from_host(ways.host, basis["host"], on_step))
-        checks += _end_inside(ways, basis, on_step, ticket)
-        if basis["last"] == RESTART:
-            checks = [_restart(ways.host, on_step)]
-        elif basis["sshd"]:
-            checks.append(_restart_sshd(ways, on_step))
-        checks += _host_truth(ways, checks)
-        if ways.agent is not None:
-            checks = list(gpuholders.explain(ways.agent, ways.profile, tuple(checks)))
+def _carry_out(ways: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Ticket) -> Outcome:
+    for line in basis["thaw"]:
+        _host_step(ways.host, recovery_words.THAW, line, on_step)
+    if basis["whole"] and not (basis["host"] or basis["restart"]):
+        return _thawed(ways)
+    checks: list[Check] = []
+    for where, ladder in ((recovery_words.BY_HOST, basis["host"]), (recovery_words.BY_PCT, basis["pct"])):
+        if ladder:
+            checks.append(_climb(ways.host, where, ladder, on_step))
+    ways.open()
+    checks += _end_inside(ways, basis, on_step, ticket)
+    if basis["restart"]:
+        checks = _restart(ways, basis["restart"], on_step)
+    elif basis["sshd"]:
+        checks.append(_restart_sshd(ways, basis["sshd"], on_step))
+    checks += _host_truth(ways, checks)
+    if ways.agent is not None:
+        checks = list(gpuholders.explain(ways.agent, ways.profile, tuple(checks)))
     ok = all(check.verdict is not Verdict.BAD for check in checks)
-    port = closed.profile.server.port
+    port = ways.profile.server.port
     summary = f"Recovered: port {port} is free." if ok else "Not recovered: see what is left, and what ends it."
     return Outcome(ACTION, ok, summary, tuple(checks))
 
 
-def _end_inside(ways: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Ticket) -> list[Check]:
+def _thawed(ways: Ways) -> Outcome:
+    """A container that was frozen as a whole goes on where it stood: whether its server does is for another look."""
+    frozen = ways.host.look(ways.profile.server.port).frozen
+    if frozen:
+        remedy = "Somebody on the host freezes it: `lxc-info`, and the tasks of the Proxmox host, tell who."
+        left = Check("container", Verdict.BAD, f"it is frozen: {', '.join(frozen)}", remedy)
+        return Outcome(ACTION, ok=False, summary="Not recovered: the container is frozen still.", checks=(left,))
+    ways.open()
+    seen = [Check("container", Verdict.OK, "it runs again")]
+    if ways.agent is not None:
+        state = server_state(ways.agent)
+        verdict = Verdict.OK if state.phase in (*WELL, Phase.STOPPED) else Verdict.WARN
+        seen.append(Check("server", verdict, f"{state.phase.value}: {state.detail}", "If it does not answer: recover."))
+    return Outcome(ACTION, ok=True, summary="Thawed: the container runs again.", checks=tuple(seen))
+
+
+def _end_inside(ways: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Ticket | None) -> list[Check]:
+    """The agent's part, and its second look."""
     if ways.agent is None:
-        return []
-    wanted = {"processes": basis["processes"], "known": basis["known"]}
-    outcome = _ask_to_end(ways.agent, wanted, on_step, ticket)
-    if not outcome.ok and basis["by_pct"] and _kill_by_pct(ways, basis["processes"], on_step):
-        time.sleep(LOOK_EVERY)
-        outcome = _ask_to_end(ways.agent, {"processes": [], "known": basis["known"]}, on_step, ticket)
-    return list(outcome.checks)
-
-
-def _ask_to_end(agent: Agent, basis: dict[str, Any], on_step: OnStep, ticket: Ticket) -> Outcome:
-    answer = agent.call(
+        why = "no agent could be run in the container to look"
+        return [Check("gpu memory", Verdict.UNKNOWN, why, "Look once the container can be reached: hsconsole status.")]
+    answer = ways.agent.call(
         "recover.end",
         timeout=INSIDE,
         on_event=lambda event: on_step(decode(StepResult, event)),
-        basis=basis,
+        basis={name: basis[name] for name in ("processes", "as_root", "known")},
         ticket=ticket,
     )
-    return decode(Outcome, answer)
+    return list(decode(Outcome, answer).checks)
 
 
-def _kill_by_pct(ways: Ways, identities: list[list[int]], on_step: OnStep) -> bool:
-    """As root of the container, through the host: for a user of the container who may not signal them."""
-    sent = False
-    for pid, ticks in identities:
-        mark = hostview.new_mark()
-        ran = ways.host.execute(*shlex.split(hostview.signal_command(pid, ticks, "KILL", mark)))
-        answer = ran.out.decode("utf-8", "replace").partition(f"{mark} ")[2].strip()
-        if answer != "gone":
-            sent = sent or answer == "sent"
-            detail = f"pct exec {ways.host.proxmox.vmid} --keep-env=0 -- kill -KILL {pid}: {answer or 'no answer'}"
-            on_step(StepResult("Kill through the Proxmox host", answer == "sent", detail))
-    return sent
-
-
-def _end_from_host(host: ProxmoxHost, identities: list[list[int]], on_step: OnStep) -> Check:
-    """TERM, then KILL, by the host's pids."""
-    left = [(int(pid), int(ticks)) for pid, ticks in identities]
-    for name, patience in (("TERM", TERM_WAIT), ("KILL", KILL_WAIT)):
+def _climb(host: ProxmoxHost, where: str, ladder: dict[str, str], on_step: OnStep) -> Check:
+    """TERM, then KILL, by lines for the host."""
+    left: list[str] = []
+    for name, patience in PATIENCE.items():
         began = time.monotonic()
-        said = [f"{pid}: {host.signal(pid, ticks, name)}" for pid, ticks in left]
-        while left and time.monotonic() - began < patience:
-            left = [one for one in left if _is_there(host, *one)]
-            if left:
-                time.sleep(LOOK_EVERY)
-        detail = f"kill -{name} on the host: {'; '.join(said)}"
-        on_step(StepResult("End them from the Proxmox host", not left, detail, time.monotonic() - began))
+        said, problem = _ask(host, ladder[name])
+        while left := _left(host, ladder["0"]):
+            if time.monotonic() - began > patience:
+                break
+            time.sleep(LOOK_EVERY)
+        detail = problem or "; ".join(f"{who}: {answer}" for who, answer in said.items())
+        failed = bool(problem) or any(answer.startswith("failed") for answer in said.values())
+        on_step(StepResult(f"{TITLES[name]}, {where}", not failed, detail, time.monotonic() - began, ladder[name]))
         if not left:
-            return Check("host processes", Verdict.OK, "all of them have ended")
-    pids = ", ".join(f"host pid {pid}" for pid, _ in left)
+            return Check(f"ended {where}", Verdict.OK, "all of them have ended")
     remedy = "A process in state D ends when its wait in the kernel does, or with a reboot of the host."
-    return Check("host processes", Verdict.BAD, f"left: {pids}", remedy)
+    return Check(f"ended {where}", Verdict.BAD, f"left: {', '.join(f'pid {who}' for who in left)}", remedy)
 
 
-def _is_there(host: ProxmoxHost, pid: int, ticks: int) -> bool:
+def _ask(host: ProxmoxHost, line: str) -> tuple[dict[str, str], str]:
+    """What each was answered by pid and start time, and why there is no answer at all."""
+    ran = host.run(line)
+    found = hostcommands.answers(ran.out.decode("utf-8", "replace"))
+    return found, "" if found else f"no answer: {said(ran)}"
+
+
+def _left(host: ProxmoxHost, line: str) -> list[str]:
     """A zombie holds nothing, unless a thread of it lives: then it is there, and the second look says so."""
-    answer = host.signal(pid, ticks, "0")
-    return answer.startswith("there") and answer != "there Z"
+    found, problem = _ask(host, line)
+    there = [who for who, answer in found.items() if answer.startswith("there") and answer != "there Z"]
+    return there or ([f"(not known: {problem})"] if problem else [])
 
 
-def _restart(host: ProxmoxHost, on_step: OnStep) -> Check:
+def _host_step(host: ProxmoxHost, title: str, line: str, on_step: OnStep) -> bool:
+    """Run a line that says nothing when all is well."""
     began = time.monotonic()
-    ok, detail = host.restart()
-    on_step(StepResult("Restart the container", ok, detail, time.monotonic() - began))
-    remedy = "A process that waits in the kernel keeps it from stopping: only a reboot of the Proxmox host ends that."
-    return Check("container", Verdict.OK if ok else Verdict.BAD, detail, "" if ok else remedy)
+    ran = host.run(line)
+    ok = not ran.err.strip()
+    on_step(StepResult(title, ok, "" if ok else said(ran), time.monotonic() - began, line))
+    return ok
 
 
-def _restart_sshd(ways: Ways, on_step: OnStep) -> Check:
+def _restart(ways: Ways, lines: list[list[str]], on_step: OnStep) -> list[Check]:
+    for line, wanted in lines:
+        began = time.monotonic()
+        ran = ways.host.run(line, RESTART_LIMIT)
+        ok = ways.host.becomes(wanted)
+        detail = f"it is {wanted}" if ok else f"it is not {wanted}: {said(ran)}"
+        on_step(StepResult(recovery_words.RESTART_TITLES[wanted], ok, detail, time.monotonic() - began, line))
+        if not ok:
+            return [Check("container", Verdict.BAD, f"`{line}` did not end in time or failed: {said(ran)}", _hung(ran))]
+    return [Check("container", Verdict.OK, f"container {ways.host.proxmox.vmid} runs again"), *_look_inside(ways)]
+
+
+def _hung(ran: Ran) -> str:
+    if "lock" in said(ran):
+        return "Another task of the Proxmox host has the container, a backup perhaps: wait for it, or end that task."
+    return "A process that waits in the kernel keeps it from stopping: only a reboot of the Proxmox host ends that."
+
+
+def _look_inside(ways: Ways) -> list[Check]:
+    """A second look after a restart, by an agent of its own."""
+    ways.agent = None
+    ways.open()
+    nobody: dict[str, Any] = {"processes": [], "as_root": [], "known": []}
+    try:
+        return _end_inside(ways, nobody, lambda _: None, None)
+    except OperatorError as error:  # somebody new is there already
+        return [Check("inside", Verdict.WARN, error.what, error.remedy)]
+
+
+def _restart_sshd(ways: Ways, line: str, on_step: OnStep) -> Check:
     began = time.monotonic()
-    ok, command = ways.restart_sshd()
-    on_step(StepResult("Start the container's sshd again", ok, command, time.monotonic() - began))
+    ok = ways.again(line)
     found = "it listens again" if ok else "it does not listen"
+    on_step(StepResult(recovery_words.SSHD, ok, found, time.monotonic() - began, line))
     return Check("sshd", Verdict.OK if ok else Verdict.BAD, found, "" if ok else "See `journalctl -u ssh` there.")
 
 

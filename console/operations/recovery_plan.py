@@ -1,19 +1,21 @@
 """From what was seen to the plan of a recovery: whom it ends and why, whom it leaves alone, and what it can't do.
 
-Pure: facts in, plan out. Ended by default is only what is ours; anybody else must be named by the operator.
+Pure: facts in, plan out. Ended by default is only what is ours; anybody else must be named by the operator. The plan's
+basis holds the very lines and processes that its steps show: a run takes them from there.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from console.config.profile import Profile
 from console.errors import Refused
+from console.operations import hostcommands, recovery_words
 from console.operations.hostview import HostProcess
-from console.operations.recovery_ways import Seen, sshd_command
-from console.text import harmless, span
+from console.operations.recovery_ways import Seen
+from console.ssh.pct import pct_exec
 from remote.wire.plan import Plan, Step
 from remote.wire.recovery import PortFacts
 from remote.wire.server import Phase, ProcessInfo
@@ -22,6 +24,7 @@ ACTION = "server.recover"
 PYTHONS, RESTART = "pythons", "restart"
 WELL = (Phase.READY, Phase.LOADING, Phase.STARTING)
 LAUNCHERS = (" -m sglang.launch_server", "sglang serve ")
+STOP, START = 60.0, 60.0  # seconds, of the container
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,30 +40,65 @@ class Wish:
     last: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class Reach:
+    """Processes of the container by who may signal them. beyond: nobody, as far as is known here."""
+
+    own: list[ProcessInfo]
+    as_root: list[ProcessInfo] = dataclasses.field(default_factory=list)
+    by_pct: list[ProcessInfo] = dataclasses.field(default_factory=list)
+    beyond: list[ProcessInfo] = dataclasses.field(default_factory=list)
+
+    @property
+    def targets(self) -> list[ProcessInfo]:
+        return [*self.own, *self.as_root, *self.by_pct]
+
+
 def build(seen: Seen, profile: Profile, wish: Wish) -> Plan:
     """The plan. Raises Refused when something stands in the way that only more words of the operator would end."""
-    inside = _inside_targets(seen.facts, wish)
+    _refuse_what_is_out_of_reach(seen, profile, wish)
+    reach = _reach(seen, _inside_targets(seen.facts, wish))
+    inside = reach.targets
     outside = _host_targets(seen, profile, wish)
-    thaw = sorted({one.frozen for one in _of_host(seen) if one.frozen and _is_target(one, inside, outside)})
+    if reach.beyond and not (inside or outside or wish.last):
+        raise _out_of_reach(seen, reach.beyond)
+    thaw = _thaw(seen, inside, outside)
     busy = _works(seen.facts) and not (wish.including or wish.last)
     needed = bool(inside or outside or thaw or seen.sshd_dead or wish.last) and not busy
     if not needed:
         return _nothing(seen, profile, busy=busy)
+    basis = _basis(seen, profile, reach, outside, thaw, wish)
     steps = (
-        *(Step(_line(process)) for process in inside),
-        *(Step(_host_line(process, profile)) for process in outside),
-        *_steps(inside, outside, thaw, seen, profile, wish),
+        *(Step(recovery_words.inside(process)) for process in inside),
+        *(Step(recovery_words.outside(process, ours=_host_ours(process, profile))) for process in outside),
+        *recovery_words.steps(basis, profile.server.port),
     )
+    in_the_way = seen.facts.processes if seen.facts else ()
+    left_alone = [one for one in in_the_way if one not in inside and one not in reach.beyond]
+    title = f"Free port {profile.server.port} and clear what a dead server left"
     return Plan(
         action=ACTION,
-        title=f"Free port {profile.server.port} and clear what a dead server left",
+        title=f"Thaw container {_vmid(profile)}, which is frozen as a whole" if _frozen(seen) else title,
         needed=True,
         steps=steps,
         losses=_losses(seen, inside, outside, profile, wish),
-        notes=_notes(seen, profile, wish),
-        basis=_basis(seen, profile, inside, outside, thaw, wish),
+        notes=tuple(recovery_words.notes(seen, profile, left_alone, reach.beyond)),
+        basis=basis,
         word={PYTHONS: "kill every python", RESTART: f"restart {_vmid(profile)}"}.get(wish.last, ""),
     )
+
+
+def _refuse_what_is_out_of_reach(seen: Seen, profile: Profile, wish: Wish) -> None:
+    if wish.last == RESTART and seen.limits:
+        raise Refused(
+            f"the container can't be restarted within a limit of time: {seen.limits}",
+            "Allow that user sudo for all commands, set proxmox.user to root, or run `pct reboot` there yourself.",
+        )
+    if seen.facts is None and seen.host is not None and seen.host.init is None and wish.last != RESTART:
+        raise Refused(
+            f"container {_vmid(profile)} is not running ({seen.no_inside})",
+            f"Start it there (`pct start {_vmid(profile)}`), or: hsconsole server recover --last-resort restart",
+        )
 
 
 def _inside_targets(facts: PortFacts | None, wish: Wish) -> list[ProcessInfo]:
@@ -89,7 +127,9 @@ def _host_targets(seen: Seen, profile: Profile, wish: Wish) -> list[HostProcess]
             f"pid {', '.join(map(str, sorted(strange)))} of the host does not hold the container's port",
             "Only what stands in the way can be included.",
         )
-    return [one for one in candidates if one.pid in wish.including_host or _host_ours(one, profile)]
+    named = [one for one in candidates if one.pid in wish.including_host]
+    # a server that was only frozen goes on when it is thawed
+    return named if _frozen(seen) else [one for one in candidates if one in named or _host_ours(one, profile)]
 
 
 def _candidates(seen: Seen) -> list[HostProcess]:
@@ -112,8 +152,19 @@ def _host_ours(process: HostProcess, profile: Profile) -> bool:
     )
 
 
-def _is_target(one: HostProcess, inside: Iterable[ProcessInfo], outside: Iterable[HostProcess]) -> bool:
-    return one in outside or one.inner in {process.pid for process in inside}
+def _frozen(seen: Seen) -> bool:
+    """The container as a whole, so that nothing in it answers: a backup that broke off leaves it like that."""
+    return seen.facts is None and seen.host is not None and bool(seen.host.frozen)
+
+
+def _thaw(seen: Seen, inside: Iterable[ProcessInfo], outside: Iterable[HostProcess]) -> list[str]:
+    """Files to write to, the one of the whole before those of its parts."""
+    pids, targets = {process.pid for process in inside}, list(outside)
+    files = set(seen.host.frozen) if seen.host and _frozen(seen) else set()
+    for one in _of_host(seen):
+        if one in targets or one.inner in pids:
+            files.update(one.frozen)
+    return sorted(files)
 
 
 def _works(facts: PortFacts | None) -> bool:
@@ -129,12 +180,12 @@ def _nothing(seen: Seen, profile: Profile, *, busy: bool) -> Plan:
     if busy and facts is not None:
         note = "To end it all the same: hsconsole server stop"
         return Plan(ACTION, f"The server on port {port} is {facts.phase.value}", needed=False, notes=(note,))
-    held = [_brief(process) for process in facts.processes] if facts else []
-    held += [f"{_host_brief(process)} ({_where(process)})" for process in _candidates(seen)]
+    held = [recovery_words.brief(process) for process in facts.processes] if facts else []
+    held += [recovery_words.host_brief(process) for process in _candidates(seen)]
     unseen = facts.unseen if facts else ()
     if held or unseen or (facts is not None and facts.bind_problem):
         raise _refusal(seen, profile, held)
-    notes = tuple(_lingering(facts)) + tuple(_dead(facts))
+    notes = (*recovery_words.lingering(facts), *recovery_words.dead(facts))
     return Plan(ACTION, f"Port {port} is free and nothing of a dead server is left", needed=False, notes=notes)
 
 
@@ -167,60 +218,6 @@ def _more_sight(facts: PortFacts) -> str:
     return "It may be outside of this container: give the profile its [proxmox] table, so that the host can look."
 
 
-def _line(process: ProcessInfo) -> str:
-    ground = f"ours: {process.why}" if process.ours else f"NOT ours ({process.why or 'a Python process'}), named by you"
-    holds = f"; holds {', '.join(process.holds)}" if process.holds else ""
-    holds += f" by its thread {process.thread} alone" if process.thread else ""
-    return f"{_brief(process)}{holds} – {ground}"
-
-
-def _brief(process: ProcessInfo) -> str:
-    command = harmless(process.command, 200)
-    return f"pid {process.pid} of {process.user or '?'}, {span(process.age)} old, state {process.state}: {command}"
-
-
-def _host_brief(process: HostProcess) -> str:
-    command = harmless(process.command, 200)
-    return f"host pid {process.pid} of uid {process.uid}, {span(process.age)} old, state {process.state}: {command}"
-
-
-def _host_line(process: HostProcess, profile: Profile) -> str:
-    ours = _host_ours(process, profile)
-    holds = f"; holds {', '.join(process.holds)}" if process.holds else ""
-    return f"{_host_brief(process)} ({_where(process)}){holds} – {'ours' if ours else 'NOT ours, named by you'}"
-
-
-def _where(process: HostProcess) -> str:
-    return "outside of the container" if process.inner is None else f"pid {process.inner} in the container"
-
-
-def _steps(
-    inside: list[ProcessInfo],
-    outside: list[HostProcess],
-    thaw: list[str],
-    seen: Seen,
-    profile: Profile,
-    wish: Wish,
-) -> tuple[Step, ...]:
-    steps = [Step("Thaw their control group, on the Proxmox host", f"echo THAWED > {path}") for path in thaw]
-    if outside:
-        pids = " ".join(str(process.pid) for process in outside)
-        steps.append(Step("End them from the Proxmox host", f"kill -TERM {pids}; kill -KILL {pids}"))
-    if inside:
-        pids = " ".join(str(process.pid) for process in inside)
-        steps.append(Step("Ask them to end", f"kill -TERM {pids}"))
-        steps.append(Step("Kill what is left", f"kill -KILL {pids}"))
-        if _powerless(seen, profile):
-            by_host = f"pct exec {_vmid(profile)} --keep-env=0 -- kill -KILL {pids}"
-            steps.append(Step("Who can't be signalled from here: through the Proxmox host", by_host))
-    if wish.last == RESTART:
-        steps.append(Step("Restart the container", f"pct stop {_vmid(profile)}; pct start {_vmid(profile)}"))
-    elif seen.sshd_dead:
-        steps.append(Step("Start the container's sshd again", sshd_command(profile)))
-    steps.append(Step(f"Look again: port {profile.server.port} free, nothing left of a server, GPU memory back"))
-    return tuple(steps)
-
-
 def _losses(
     seen: Seen, inside: list[ProcessInfo], outside: list[HostProcess], profile: Profile, wish: Wish
 ) -> tuple[str, ...]:
@@ -229,70 +226,78 @@ def _losses(
         lost.append("Requests under way and dumps not finished.")
     lost += [f"What pid {process.pid} is doing: it is not ours." for process in inside if not process.ours]
     lost += [f"What host pid {process.pid} is doing." for process in outside if not _host_ours(process, profile)]
+    if seen.facts is None and any(_host_ours(process, profile) for process in outside):
+        lost.append("The server, if it still answers: nobody could ask it from inside.")
     if wish.last == RESTART:
         lost.append(f"Everything that runs in container {_vmid(profile)}, and all of its /dev/shm.")
     return tuple(lost)
 
 
-def _notes(seen: Seen, profile: Profile, wish: Wish) -> tuple[str, ...]:
+def _reach(seen: Seen, targets: list[ProcessInfo]) -> Reach:
     facts = seen.facts
-    notes = [*_lingering(facts), *_dead(facts)]
-    if facts is not None:
-        left_alone = [one for one in facts.processes if not one.ours and one.pid not in wish.including]
-        if wish.last != PYTHONS:
-            notes += [f"Left alone, not ours ({one.why}): {_brief(one)}" for one in left_alone]
-    if seen.way == "pct":
-        notes.append("The container's own sshd was not the way: all this goes through the Proxmox host.")
-    if seen.no_inside:
-        notes.append(f"Not seen from inside: {seen.no_inside}")
-    blocked = facts.blocked if facts else ()
-    hung = [f"pid {one.pid}" for one in blocked] + [f"host pid {one.pid}" for one in _of_host(seen) if one.waits]
-    if hung:
-        who = ", ".join(hung)
-        notes.append(
-            f"{who} waits in the kernel: no signal ends that, and `pct stop {_vmid(profile)}` would hang on it."
-        )
-    return tuple(notes)
+    if facts is None or facts.user == "root":
+        return Reach(own=targets)
+    own = [one for one in targets if one.user == facts.user]
+    others = [one for one in targets if one.user != facts.user]
+    if facts.as_root:
+        return Reach(own, as_root=others)
+    return Reach(own, by_pct=others) if seen.prefix is not None else Reach(own, beyond=others)
 
 
-def _lingering(facts: PortFacts | None) -> list[str]:
-    if facts is None or not facts.lingering:
-        return []
-    return [f"{facts.lingering} ended connections linger (TIME_WAIT) for up to a minute; they hinder no start."]
-
-
-def _dead(facts: PortFacts | None) -> list[str]:
-    return [
-        f"pid {one.pid} ({harmless(one.command, 60)}) is a zombie: it holds nothing, and goes when its parent notices."
-        for one in (facts.dead if facts else ())
-    ]
+def _out_of_reach(seen: Seen, beyond: list[ProcessInfo]) -> Refused:
+    facts = seen.facts
+    assert facts is not None  # noqa: S101 - they were seen from inside
+    who = "; ".join(recovery_words.brief(one) for one in beyond)
+    return Refused(
+        f"{facts.user} may not signal what is in the way, and {facts.no_root}: {who}",
+        f"Log in as root, allow {facts.user} sudo without a password, or have the Proxmox host do it "
+        f"({seen.no_host or 'the profile names none'}).",
+    )
 
 
 def _basis(
-    seen: Seen,
-    profile: Profile,
-    inside: list[ProcessInfo],
-    outside: list[HostProcess],
-    thaw: list[str],
-    wish: Wish,
+    seen: Seen, profile: Profile, reach: Reach, outside: list[HostProcess], thaw: list[str], wish: Wish
 ) -> dict[str, Any]:
-    known = seen.facts.processes if seen.facts else ()
+    """thaw, host, pct, restart, sshd: lines for the host. processes, as_root, known: pid and start time of each.
+
+    host, pct: by signal, "0" being the look in between; empty where there is nobody to signal. way: the one seen by.
+    whole: the container as a whole is thawed.
+    """
+    prefix, facts = seen.prefix or "", seen.facts
+    sshd = seen.sshd_dead and wish.last != RESTART
     return {
-        "processes": [[process.pid, process.start_ticks] for process in inside],
-        "known": [[process.pid, process.start_ticks] for process in known],
-        "host": [[process.pid, process.start_ticks] for process in outside],
-        "thaw": thaw,
-        "sshd": seen.sshd_dead,
-        "last": wish.last,
-        "by_pct": bool(inside) and _powerless(seen, profile),
+        "way": seen.way,
+        "whole": _frozen(seen),
+        "thaw": [hostcommands.line(prefix, hostcommands.thaw(file)) for file in thaw],
+        "host": _ladder(outside, lambda words: hostcommands.line(prefix, words)),
+        "pct": _ladder(reach.by_pct, lambda words: prefix + pct_exec(_vmid(profile), *words)),
+        "processes": _identities(reach.own),
+        "as_root": _identities(reach.as_root),
+        "sudo": facts.as_root if facts else "",
+        "known": _identities(facts.processes if facts else ()),
+        "restart": _restart(seen, profile, prefix) if wish.last == RESTART else [],
+        "sshd": prefix + pct_exec(_vmid(profile), "sh", "-c", hostcommands.RESTART_SSHD) if sshd else "",
     }
 
 
-def _powerless(seen: Seen, profile: Profile) -> bool:
-    """Who looks from inside may not signal everybody, and the Proxmox host may."""
-    facts = seen.facts
-    return facts is not None and facts.user != "root" and not facts.as_root and profile.proxmox is not None
+def _identities(those: Iterable[ProcessInfo | HostProcess]) -> list[list[int]]:
+    return [[process.pid, process.start_ticks] for process in those]
 
 
-def _vmid(profile: Profile) -> str:
-    return str(profile.proxmox.vmid) if profile.proxmox else "VMID"
+def _ladder(those: Sequence[ProcessInfo | HostProcess], line: Callable[[list[str]], str]) -> dict[str, str]:
+    names = ("TERM", "KILL", "0") if those else ()
+    return {name: line(hostcommands.signal(name, _identities(those))) for name in names}
+
+
+def _restart(seen: Seen, profile: Profile, prefix: str) -> list[list[str]]:
+    """Lines, and what the container's status is to be after each."""
+    stopped = seen.host is not None and seen.host.init is None
+    wanted = (("stop", STOP, "stopped"),) if not stopped else ()
+    return [
+        [hostcommands.line(prefix, hostcommands.bounded(limit, command, _vmid(profile))), status]
+        for command, limit, status in (*wanted, ("start", START, "running"))
+    ]
+
+
+def _vmid(profile: Profile) -> int:
+    return profile.proxmox.vmid if profile.proxmox else 0

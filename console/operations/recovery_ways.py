@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 import dataclasses
-import shlex
 from types import TracebackType
 from typing import Self
 
 from console import client as clients
 from console.client import AgentClient
 from console.config.profile import Profile
-from console.errors import LinkError, NoAnswer, OperatorError
+from console.errors import HostKeyChanged, LinkError, NoAnswer, OperatorError, Refused
 from console.operations.calls import Agent
 from console.operations.hostview import HostFacts
 from console.operations.proxmox import ProxmoxHost
+from console.ssh import known_hosts
 from console.ssh.pct import PctConnection
 from console.ssh.route import route
 from remote.wire.codec import decode
@@ -22,11 +24,13 @@ from remote.wire.recovery import PortFacts
 from remote.wire.server import Phase
 
 FACTS = 30.0  # seconds; a server that hangs is asked first
+EXEC = 10.0  # seconds; in a container that is frozen or can't fork, `pct exec` hangs
 SSHD_LISTENS = "ss -ltnH | grep -q ':{port} ' && echo listens || echo deaf"
-RESTART_SSHD = (
-    "systemctl restart ssh 2>/dev/null || systemctl restart sshd 2>/dev/null || "
-    "{ mkdir -p /run/sshd; setsid -f /usr/sbin/sshd </dev/null >/dev/null 2>&1; }"
-)
+HOST_KEYS = "cat /etc/ssh/ssh_host_*_key.pub"
+
+
+class WrongContainer(Refused):
+    """vmid names another container than the one that the profile's host leads to."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Seen:
 
     way: "link", "pct" (the agent runs there through the host's `pct exec`) or "host" (only the host's own view).
     no_inside, no_host: why there is no such view; empty when there is one, or none was needed.
-    sshd_dead: nobody listens for ssh in the container.
+    sshd_dead: nobody listens for ssh in the container. prefix, limits: as ProxmoxHost has them; prefix is None when
+    there is no connection to the host.
     """
 
     facts: PortFacts | None
@@ -44,6 +49,8 @@ class Seen:
     no_inside: str = ""
     no_host: str = ""
     sshd_dead: bool = False
+    prefix: str | None = None
+    limits: str = ""
 
 
 class Ways:
@@ -55,6 +62,7 @@ class Ways:
         self.way = "link"
         self._stack = contextlib.ExitStack()
         self._host: ProxmoxHost | None = None
+        self._exec_works = False
 
     def __enter__(self) -> Self:
         return self
@@ -73,17 +81,26 @@ class Ways:
             self._host = self._stack.enter_context(ProxmoxHost(self.profile.proxmox))
         return self._host
 
-    def see(self) -> Seen:
-        """Look from inside, and from the host where inside does not see enough. Raises LinkError without any way."""
+    def see(self, *, restart: bool = False) -> Seen:
+        """Look from inside, and from the host where inside does not see enough. Raises LinkError without any way.
+
+        restart: the host is needed whatever is seen. Raises WrongContainer when it is another container's host view.
+        """
         facts, no_inside = self._inside()
-        enough = facts is not None and not facts.unseen and not _stuck(facts)
-        if enough and self.way == "link":
+        enough = facts is not None and not (facts.unseen or _stuck(facts) or powerless(facts))
+        if enough and self.way == "link" and not restart:
             return Seen(facts)
         host, no_host = self._from_host()
         if facts is None and host is None:
             raise LinkError(f"{no_inside}; and by the Proxmox host: {no_host}", "One of the two ways must work.")
-        way = self.way if facts is not None else "host"
-        return Seen(facts, host, way, no_inside, no_host, self.way != "link" and host is not None and self._sshd_dead())
+        if facts is not None and host is not None and _differ(facts.namespace, host.namespace):
+            wrong = self._wrong("its processes are in another namespace than those that the link shows")
+            if restart:
+                raise wrong
+            return Seen(facts, no_host=wrong.what)
+        limits = self._host.limits if self._host else ""
+        prefix = self._host.prefix if self._host else None
+        return Seen(facts, host, self.way, no_inside, no_host, self._sshd_dead(), prefix, limits)
 
     def open(self) -> None:
         """Have an agent inside, if any way leads there."""
@@ -91,31 +108,55 @@ class Ways:
             with contextlib.suppress(OperatorError):
                 self.agent, self.way = self._agent_by_host(), "pct"
 
-    def restart_sshd(self) -> tuple[bool, str]:
-        """Does it listen again, and the command."""
-        self.host.execute("sh", "-c", RESTART_SSHD)
-        return not self._sshd_dead(), sshd_command(self.profile)
+    def again(self, line: str) -> bool:
+        """Start the container's sshd by that line. Does it listen?"""
+        self.host.run(line)
+        return not self._sshd_dead()
 
     def _inside(self) -> tuple[PortFacts | None, str]:
         if self.agent is not None:
             try:
                 return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), ""
-            except (LinkError, NoAnswer) as error:
-                if self.way == "pct":
-                    return None, error.what
+            except (LinkError, NoAnswer):
                 self.agent = None
         try:
             self.agent, self.way = self._agent_by_host(), "pct"
             return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), ""
+        except WrongContainer:
+            raise
         except OperatorError as error:
+            self.way = "host"
             return None, error.what
 
     def _agent_by_host(self) -> AgentClient:
-        """The agent in the container, run by `pct exec` on the host."""
+        """The agent in the container, run by `pct exec` on the host. Raises WrongContainer."""
+        self._check_identity()
         connection = PctConnection(self.host.proxmox, self.host.prefix)
         client = clients.start(connection, self.profile, lambda _: None)
         self._stack.callback(client.close)
         return client
+
+    def _check_identity(self) -> None:
+        """The container's ssh host keys are those that known_hosts has for the profile's host, where both are known."""
+        ran = self.host.execute("sh", "-c", HOST_KEYS, timeout=EXEC)
+        self._exec_works = True
+        hop = route(self.profile.container)[-1]
+        changed: HostKeyChanged | None = None
+        for kind, key in _public_keys(ran.out):
+            try:
+                if known_hosts.check(hop.known_as, kind, key, hop.known_hosts):
+                    return
+            except HostKeyChanged as error:
+                changed = error
+        if changed is not None:
+            raise self._wrong(f"its ssh host key is not that of {hop.known_as}")
+
+    def _wrong(self, why: str) -> WrongContainer:
+        proxmox = self.host.proxmox
+        return WrongContainer(
+            f"container {proxmox.vmid} on {proxmox.host} is not {self.profile.container.host}: {why}",
+            f"Correct proxmox.vmid; `pct list` on {proxmox.host} shows them all. Nothing was done.",
+        )
 
     def _from_host(self) -> tuple[HostFacts | None, str]:
         try:
@@ -124,17 +165,30 @@ class Ways:
             return None, error.what
 
     def _sshd_dead(self) -> bool:
+        if self.way == "link" or not self._exec_works:
+            return False
         port = route(self.profile.container)[-1].port
         ran = self.host.execute("sh", "-c", SSHD_LISTENS.format(port=port))
         return ran.out.strip() == b"deaf"
 
 
-def sshd_command(profile: Profile) -> str:
-    """How the container's sshd is started again, as the plan shows it."""
-    assert profile.proxmox is not None  # noqa: S101 - only planned where there is one
-    return f"pct exec {profile.proxmox.vmid} --keep-env=0 -- sh -c {shlex.quote(RESTART_SSHD)}"
+def powerless(facts: PortFacts) -> bool:
+    """Who looks from inside may not signal everybody."""
+    return facts.user != "root" and not facts.as_root and any(one.user != facts.user for one in facts.processes)
 
 
 def _stuck(facts: PortFacts) -> bool:
     """Somebody waits in the kernel: the host may know why (a frozen control group)."""
     return facts.phase is not Phase.READY and any(process.state == "D" for process in facts.processes)
+
+
+def _differ(one: str, other: str) -> bool:
+    return bool(one and other) and one != other
+
+
+def _public_keys(text: bytes) -> list[tuple[str, bytes]]:
+    found = []
+    for words in map(str.split, text.decode("utf-8", "replace").splitlines()):
+        with contextlib.suppress(binascii.Error, ValueError, IndexError):
+            found.append((words[0], base64.b64decode(words[1], validate=True)))
+    return found

@@ -89,9 +89,9 @@ def _do(job: Job, step: OnStep) -> None:
     try:
         detail = job.work()
     except OperatorError as error:
-        step(StepResult(job.step.title, False, error.what, time.monotonic() - began))
+        step(StepResult(job.step.title, False, error.what, time.monotonic() - began, job.step.command))
         raise
-    step(StepResult(job.step.title, True, detail, time.monotonic() - began))
+    step(StepResult(job.step.title, True, detail, time.monotonic() - began, job.step.command))
 
 
 def _state_check(seen: PatchStatus) -> Check:

@@ -56,7 +56,8 @@ def start(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
         began = time.monotonic()
         started = _launch(target, examined)
         detail = f"pid {started.pid}, log {started.log}"
-        step(StepResult("Start the server, detached", True, detail, time.monotonic() - began))
+        ran = command.shown(command.argv(target, examined.line), command.environment(target))
+        step(StepResult("Start the server, detached", True, detail, time.monotonic() - began, ran))
     deadline = time.monotonic() + SECOND_LOOK
     while time.monotonic() < deadline and processes.alive(started.identity):
         time.sleep(0.1)

@@ -6,6 +6,7 @@ again right before each signal.
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from remote.server import find, proof, record, suspects
 from remote.server.suspects import Suspect
 from remote.wire.errors import ChangedSincePlan, ServerError
 from remote.wire.plan import Check, Outcome, StepResult, Verdict
+from remote.wire.signals import TITLES, kill
 from remote.wire.target import Target
 
 ACTION = "server.recover"
@@ -27,20 +29,20 @@ OnStep = Callable[[StepResult], None]
 
 
 def end(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
-    """Signal the processes of `basis`, {"processes": [[pid, start_ticks], …]}, and say what a second look sees.
+    """Signal the processes of `basis` and say what a second look sees.
 
+    basis: "processes", [[pid, start_ticks], …], are signalled by this user, "as_root", likewise, by root through sudo.
     Raises ChangedSincePlan when there is one in the way of which the plan did not know ("known", likewise).
     """
-    shown = _identities(basis.get("processes", []))
-    known = shown | _identities(basis.get("known", []))
+    ladder = _Ladder(_identities(basis, "processes"), _identities(basis, "as_root"), step)
     with record.lock(target.port, "is recovering"):
         found = find.find(target.port)
-        _agree(known, suspects.look(target)[0])
+        _agree({*ladder.shown, *_identities(basis, "known")}, suspects.look(target)[0])
         if found.record is not None and found.ours:
             record.mark_stopped(found.record)  # before the signal: a watcher must not take it for a crash
-        if shown:
-            _climb(shown, step)
-        checks = (_left(shown), _port(target), _orphans(target), proof.gpus_back(found))
+        if ladder.shown:
+            ladder.climb()
+        checks = (_left(ladder.shown), _port(target), _orphans(target), proof.gpus_back(found))
         for check in checks:
             step(StepResult(f"Look again: {check.name}", check.verdict is not Verdict.BAD, check.found))
     ok = all(check.verdict is not Verdict.BAD for check in checks)
@@ -48,8 +50,8 @@ def end(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     return Outcome(ACTION, ok, summary, checks)
 
 
-def _identities(pairs: Iterable[Any]) -> set[Identity]:
-    return {Identity(int(pid), int(ticks)) for pid, ticks in pairs}
+def _identities(basis: dict[str, Any], name: str) -> list[Identity]:
+    return [Identity(int(pid), int(ticks)) for pid, ticks in basis.get(name, [])]
 
 
 def _agree(known: set[Identity], now: tuple[Suspect, ...]) -> None:
@@ -64,49 +66,67 @@ def _agree(known: set[Identity], now: tuple[Suspect, ...]) -> None:
         raise ChangedSincePlan(f"processes that the plan did not show: {what}", "Plan the recovery again.")
 
 
-def _climb(shown: set[Identity], step: OnStep) -> None:
-    left = processes.survivors(shown)
-    began = time.monotonic()
-    sent, problem = _signal(left, signal.SIGTERM)
-    step(StepResult("Ask them to end", not problem, problem or f"kill -TERM {sent}", time.monotonic() - began))
-    if any(process.state not in DEAF for process in left):
-        _wait(shown, TERM_WAIT, step)
-    left = processes.survivors(shown)
-    if left:
-        began = time.monotonic()
-        sent, problem = _signal(left, signal.SIGKILL)
-        step(StepResult("Kill what is left", not problem, problem or f"kill -KILL {sent}", time.monotonic() - began))
-        _wait(shown, KILL_WAIT, step)
+class _Ladder:
+    """TERM, wait, KILL. What is reported as run is what the plan showed, also where some of it had ended by then."""
+
+    def __init__(self, own: list[Identity], as_root: list[Identity], step: OnStep) -> None:
+        self.shown = [*own, *as_root]
+        self._own = own
+        self._as_root = as_root
+        self._step = step
+
+    def climb(self) -> None:
+        left = self._signal("TERM")
+        if any(process.state not in DEAF for process in left):
+            _wait(self.shown, TERM_WAIT, self._step)
+        if processes.survivors(self.shown):
+            self._signal("KILL")
+            _wait(self.shown, KILL_WAIT, self._step)
+
+    def _signal(self, name: str) -> list[Process]:
+        """Those who were there to be signalled."""
+        left = processes.survivors(self.shown)
+        if self._own:
+            began = time.monotonic()
+            sent, problem = _send(self._own, name)
+            self._tell(TITLES[name], kill(name, (one.pid for one in self._own)), sent, problem, began)
+        if self._as_root:
+            began = time.monotonic()
+            command = elevated.command(*elevated.signal_request(name, self._as_root))
+            sent, problem = _send_as_root(self._as_root, name)
+            self._tell(f"{TITLES[name]}, as root", shlex.join(command), sent, problem, began)
+        return left
+
+    def _tell(self, title: str, command: str, sent: list[int], problem: str, began: float) -> None:
+        reached = f"sent to {_pids(sent)}" if sent else "nobody was left to signal"
+        self._step(StepResult(title, not problem, problem or reached, time.monotonic() - began, command))
 
 
-def _signal(targets: list[Process], number: signal.Signals) -> tuple[str, str]:
+def _send(identities: list[Identity], name: str) -> tuple[list[int], str]:
     """The pids that were signalled, and why others could not be."""
-    sent, problems = [], []
-    for process in targets:
-        reached, problem = _send(process.identity, number)
-        if reached:
-            sent.append(str(process.pid))
-        if problem:
-            problems.append(problem)
-    return " ".join(sent) or "(nobody: they had ended)", "; ".join(problems)
+    answers = [(identity.pid, *_send_one(identity, signal.Signals[f"SIG{name}"])) for identity in identities]
+    return [pid for pid, reached, _ in answers if reached], "; ".join(why for _, _, why in answers if why)
 
 
-def _send(identity: Identity, number: signal.Signals) -> tuple[bool, str]:
-    """Was it signalled, if need be as root by sudo; and why not."""
+def _send_one(identity: Identity, number: signal.Signals) -> tuple[bool, str]:
     try:
         return processes.send(identity, number), ""
-    except ServerError as error:
-        denied = error
-    why = elevated.problem()
-    if why:
-        return False, f"{denied.what}, nor as root ({why}). {denied.remedy}"
-    try:
-        return elevated.send(identity, number), ""
     except ServerError as error:
         return False, f"{error.what}. {error.remedy}"
 
 
-def _wait(shown: set[Identity], seconds: float, step: OnStep) -> None:
+def _send_as_root(identities: list[Identity], name: str) -> tuple[list[int], str]:
+    try:
+        return elevated.send(identities, name), ""
+    except ServerError as error:
+        return [], f"{error.what}. {error.remedy}"
+
+
+def _pids(pids: Iterable[int]) -> str:
+    return f"pid {', '.join(map(str, pids))}"
+
+
+def _wait(shown: list[Identity], seconds: float, step: OnStep) -> None:
     began = time.monotonic()
     left: list[Process] = []
     for left in processes.wait_gone(shown, seconds, 0.05):
@@ -116,7 +136,7 @@ def _wait(shown: set[Identity], seconds: float, step: OnStep) -> None:
     step(StepResult("Wait for them", not left, detail, time.monotonic() - began))
 
 
-def _left(shown: set[Identity]) -> Check:
+def _left(shown: list[Identity]) -> Check:
     left = processes.survivors(shown)
     if not left:
         return Check("processes", Verdict.OK, "all of them have ended" if shown else "none was to be ended")

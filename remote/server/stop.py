@@ -16,6 +16,7 @@ from remote.server import ask, find, log, progress, proof, record
 from remote.server.find import Found, Member
 from remote.wire.errors import ChangedSincePlan
 from remote.wire.plan import Outcome, Plan, Step, StepResult, Verdict
+from remote.wire.signals import kill
 from remote.wire.target import Target
 
 ACTION = "server.stop"
@@ -47,8 +48,8 @@ def stop(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     """Signal the processes of the plan, and prove that they are gone."""
     with record.lock(target.port, "is stopping"):
         found = find.find(target.port)
-        shown = {Identity(int(pid), int(ticks)) for pid, ticks in basis.get("processes", [])}
-        _agree(found, shown)
+        shown = [Identity(int(pid), int(ticks)) for pid, ticks in basis.get("processes", [])]
+        _agree(found, set(shown))
         if found.record is not None and found.ours:
             record.mark_stopped(found.record)  # before the signal: a watcher must not take it for a crash
         end = _Ladder(found, shown, step)
@@ -61,19 +62,17 @@ def stop(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
 
 
 def _steps(found: Found, target: Target) -> tuple[Step, ...]:
-    pids = " ".join(str(member.process.pid) for member in found.members)
     first = _first(found)
     listing = tuple(Step(_line(member)) for member in found.members)
-    term = " ".join(str(process.pid) for process in first)
     if found.parent is not None and found.parent.state in DEAD_STATES:
         wait = Step(f"No wait: pid {found.parent.pid} (state {found.parent.state}) can't act on it")
     else:
         wait = Step(f"Wait at most {TERM_WAIT if found.parent else ORPHAN_WAIT:.0f} s for it to end by itself")
     return (
         *listing,
-        Step("Ask it to end", f"kill -TERM {term}"),
+        Step("Ask it to end", kill("TERM", (process.pid for process in first))),
         wait,
-        Step("Kill what is left of these", f"kill -KILL {pids}"),
+        Step("Kill what is left of these", kill("KILL", (member.process.pid for member in found.members))),
         Step(f"Look again: no process, port {target.port} free, GPU memory back"),
     )
 
@@ -161,21 +160,24 @@ def _is(process: Optional[Process], identity: Identity) -> bool:
 class _Ladder:
     """TERM, wait, KILL, over the shown processes and what descends from them."""
 
-    def __init__(self, found: Found, shown: set[Identity], step: OnStep) -> None:
+    def __init__(self, found: Found, shown: list[Identity], step: OnStep) -> None:
         self.found = found
-        self.known = {member.process.identity for member in found.members} | shown
+        self.known = {member.process.identity for member in found.members} | set(shown)
+        self._shown = shown
         self._step = step
 
     def climb(self) -> None:
         first = _first(self.found)
         sent = self._signal((process.identity for process in first), signal.SIGTERM)
-        self._step(StepResult("Ask it to end", True, f"TERM to {_pids(sent)}"))
+        command = kill("TERM", (process.pid for process in first))
+        self._step(StepResult("Ask it to end", True, f"TERM to {_pids(sent)}", command=command))
         if self.found.parent is None or self.found.parent.state not in DEAD_STATES:
             self._wait(TERM_WAIT if self.found.parent else ORPHAN_WAIT)
         left = self.left()
         if left:
             sent = self._signal((process.identity for process in left), signal.SIGKILL)
-            self._step(StepResult("Kill what is left of these", True, f"KILL to {_pids(sent)}"))
+            command = kill("KILL", (identity.pid for identity in self._shown))
+            self._step(StepResult("Kill what is left of these", True, f"KILL to {_pids(sent)}", command=command))
             self._wait(KILL_WAIT)
 
     def left(self) -> list[Process]:

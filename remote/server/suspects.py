@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shlex
 import time
 from typing import Optional
 
@@ -87,8 +88,9 @@ def facts(target: Target) -> PortFacts:
         pythons=tuple(processes.info(process) for process in pythons(table)),
         blocked=tuple(processes.info(process) for process in table.values() if blocked_in(process.pid)),
         user=processes.user(os.getpid()),
-        as_root="" if root or no_root else "sudo",
+        as_root="" if root or no_root else shlex.join(elevated.command()),
         no_root=no_root,
+        namespace=_namespace(),
     )
 
 
@@ -100,6 +102,12 @@ def pythons(table: processes.Table) -> list[Process]:
         pid = table[pid].parent
     wanted = (p for p in table.values() if processes.is_python(p) or processes.is_sglang(p))
     return [process for process in wanted if process.pid not in spared and process.pid != 1]
+
+
+def _namespace() -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"{processes.PROC}/self/ns/pid")
+    return ""
 
 
 def blocked_in(pid: int) -> str:

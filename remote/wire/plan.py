@@ -26,7 +26,10 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of a plan. command: exactly what runs (secrets masked), as a shell would take it; empty for a look."""
+    """One step of a plan. command: exactly what runs (secrets masked), as a shell would take it; empty for a look.
+
+    Where the agent acts by itself (a signal, a file it replaces) it is the command that does the same.
+    """
 
     title: str
     command: str = ""
@@ -56,12 +59,13 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class StepResult:
-    """A step that ended, streamed while the action runs."""
+    """A step that ended, streamed while the action runs. command: what ran, letter for letter as the plan showed it."""
 
     title: str
     ok: bool
     detail: str = ""
     seconds: float = 0.0
+    command: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,9 @@ class PortFacts:
     losses: what ending the server costs.
     pythons: every Python process of the container but the agent: what the last resort ends.
     blocked: processes with a thread that waits in the kernel (state D): no signal ends them, and no `pct stop`.
-    user: who looks. as_root: how that user acts for root, empty when it is root or can't; no_root: why it can't.
+    user: who looks. as_root: the command by which that user acts for root, less its last words; empty when it is root
+    or can't. no_root: why it can't.
+    namespace: of the pids here, as the kernel names it: by this the Proxmox host knows whose container it is.
     """
 
     at: float
@@ -38,3 +40,4 @@ class PortFacts:
     user: str = ""
     as_root: str = ""
     no_root: str = ""
+    namespace: str = ""

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import time
 from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 from console.client import connect
 from console.config.profile import Profile
 from console.errors import LinkError
 from console.operations import recover
 from console.operations.calls import Agent
+from console.operations.proxmox import ProxmoxHost
 from console.operations.recovery_plan import Wish
+from console.ssh.connection import Ran
 from remote.wire.plan import Outcome, Plan, StepResult, Verdict
+
+# what the host is asked, and changes nothing: each script that looks, the signal 0, and these commands
+LOOK = re.compile(
+    r"^(sudo -n )?(id -u|-l pct |pct status |pct exec \d+ --keep-env=0 -- sh -c '(cat /etc/ssh|ss -ltnH)"
+    r"|sh -c '# Put before the scripts that look)| hsconsole 0 [\d: ]+$"
+)
 
 
 @dataclasses.dataclass
@@ -36,7 +48,7 @@ class Recovery:
 
     @property
     def ran(self) -> str:
-        return "\n".join(f"{step.title}: {step.detail}" for step in self.steps)
+        return "\n".join(f"{step.title}: {step.command} {step.detail}" for step in self.steps)
 
     @property
     def truth(self) -> str:
@@ -65,5 +77,35 @@ def recovery(profile: Profile, wish: Wish | None = None) -> Recovery:
     with agent_of(profile) as agent:
         began = time.monotonic()
         plan = recover.plan(agent, profile, wish or Wish())
-        outcome = recover.run(agent, profile, plan, steps.append) if plan.needed else None
-        return Recovery(plan, outcome, steps, time.monotonic() - began)
+        with lines_of_the_host() as lines:
+            outcome = recover.run(agent, profile, plan, steps.append) if plan.needed else None
+        done = Recovery(plan, outcome, steps, time.monotonic() - began)
+    assert_as_shown(done, lines)
+    return done
+
+
+@contextlib.contextmanager
+def lines_of_the_host() -> Iterator[list[str]]:
+    """Every line that a Proxmox host is given, just as its sshd gets it."""
+    lines: list[str] = []
+    run = ProxmoxHost.run
+
+    def recorded(host: ProxmoxHost, line: str, *more: Any, **named: Any) -> Ran:
+        lines.append(line)
+        return run(host, line, *more, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProxmoxHost, "run", recorded)
+        yield lines
+
+
+def assert_as_shown(done: Recovery, lines: list[str]) -> None:
+    """What ran is what the plan showed, letter for letter and in that order; whatever else the host was told, looks."""
+    shown = [step.command for step in done.plan.steps if step.command]
+    ran = [step.command for step in done.steps if step.command]
+    rest = iter(shown)
+    assert all(command in rest for command in ran), (ran, shown)
+    for line in lines:
+        assert line in shown or LOOK.search(line), line
+    there = [command for command in ran if not command.startswith(("kill ", "sudo -n /"))]
+    assert there == [line for line in lines if line in shown], "what is said to have run there did"

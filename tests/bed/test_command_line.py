@@ -40,7 +40,7 @@ def test_dry_run_then_for_real(config: Path, ground: Ground) -> None:
     document = json.loads(done.stdout)
     assert done.returncode == 0, done.stdout
     assert document["outcome"]["ok"] is True
-    assert any("kill -KILL" in step["detail"] for step in document["steps"])
+    assert any(step["command"].startswith("kill -KILL") for step in document["steps"])
     assert not ground.is_held()
 
 

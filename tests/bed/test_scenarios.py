@@ -11,7 +11,7 @@ import pytest
 
 from console.config.profile import Profile
 from console.errors import ChangedSincePlan, LinkError, Refused
-from console.operations import proxmox, recover
+from console.operations import hostcommands, recover, recovery_plan
 from console.operations.recovery_plan import PYTHONS, RESTART, Wish
 from tests.bed.conftest import profile_of
 from tests.bed.container import PORT, Ground
@@ -108,7 +108,8 @@ def test_c_without_root_through_the_host(
     """Orphans of root's: seen by their titles, not to be signalled by this user, ended by `pct exec`."""
     ground.hold("orphans")
     done = clear(request, profile_of(bed, user=PLAIN_USER))
-    assert "pct exec 129 --keep-env=0 -- kill -KILL" in done.planned
+    assert "pct exec 129 --keep-env=0 -- sh -c" in done.planned
+    assert "as root by the Proxmox host" in done.ran
     assert done.ok, done.truth
     assert not ground.is_held()
 
@@ -184,7 +185,7 @@ def test_f_waits_in_the_kernel(request: pytest.FixtureRequest, profile: Profile,
 def test_f2_frozen_control_group(request: pytest.FixtureRequest, profile: Profile, ground: Ground) -> None:
     group = ground.freeze(ground.hold("plain"))
     done = clear(request, profile)
-    assert f"echo THAWED > {group}" in done.planned
+    assert f"hsconsole {group}/" in done.planned
     assert done.ok, done.truth
     assert not ground.is_held()
 
@@ -192,7 +193,7 @@ def test_f2_frozen_control_group(request: pytest.FixtureRequest, profile: Profil
 def test_f3_the_container_does_not_stop(
     request: pytest.FixtureRequest, profile: Profile, ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proxmox, "STOP", 3.0)
+    monkeypatch.setattr(recovery_plan, "STOP", 3.0)
     ground.hang(outside=True)
     ground.hold("hung")
     assert not recovery(profile).ok
@@ -324,7 +325,8 @@ def test_a_pid_that_is_anothers_by_now(profile: Profile, ground: Ground) -> None
     with agent_of(profile) as agent:
         plan = recover.plan(agent, profile)
         basis = {**plan.basis, "processes": [*plan.basis["processes"], [bystander, 1]]}
-        host = [[ground.on_host(bystander), 1]]
+        there = [[ground.on_host(bystander), 1]]
+        host = {name: hostcommands.line("", hostcommands.signal(name, there)) for name in ("TERM", "KILL", "0")}
         outcome = recover.run(agent, profile, dataclasses.replace(plan, basis={**basis, "host": host}), lambda s: None)
     assert outcome.ok
     assert ground.exists(bystander), "its start time is not the one of the plan"

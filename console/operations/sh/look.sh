@@ -2,11 +2,14 @@
 # Prints records, one a line, between `MARK begin` and `MARK end`; what may hold any byte is in base64.
 #   user UID · clock TICKS_PER_SECOND UPTIME · init PID        of the container's process 1, empty when it does not run
 #   listen ADDRESS UID INODE · hold socket:[INODE] PATH        of the port, in the container's network
-#   frozen, proc                                               as process.sh has them
+#   namespace PID_NAMESPACE                                    the container's
+#   frozen, proc                                               as process.sh has them; frozen also of process 1
 vmid=$1 port=$2 mark=$3
 
 look() {
   inside=$(readlink "/proc/$init/ns/pid")
+  echo "namespace $inside"
+  thawing "/proc/$init"
   row="^ *[0-9]+: [0-9A-F]+$(printf ':%04X' "$port") [^ ]+ 0A "
   network=$(network)
   rows=$(cat "$network/tcp" "$network/tcp6" 2>/dev/null | grep -E "$row" | tr -s ' ' | sed 's/^ //')

@@ -1,11 +1,27 @@
 # Put before the scripts that look. A process as a record of its own; what may hold any byte is in base64.
-#   frozen PID FILE                                            the file that thaws its control group
+#   frozen PID FILE                                            a file that thaws its control group, or one above it
 #   proc PID inside|outside WAITS STAT.CMDLINE.IDS.CGROUP.DUMP_DIR
 # $inside is the PID namespace of the container.
 LC_ALL=C
 export LC_ALL
 b() { head -c 8192 | base64 | tr -d '\n'; }
 has_words() { [ -n "$(head -c 1 "$1" 2>/dev/null | tr '\0' ' ')" ]; }
+
+# Of a process's control group and each above it: is it frozen by itself, and by which file it thaws.
+thawing() {
+  unified=/sys/fs/cgroup/unified # where the older hierarchies are mounted beside it
+  [ -e "$unified/cgroup.procs" ] || unified=/sys/fs/cgroup
+  upwards "$1" /sys/fs/cgroup/freezer "$(sed -n 's/^[0-9]*:freezer://p' "$1/cgroup")" freezer.self_freezing freezer.state
+  upwards "$1" "$unified" "$(sed -n 's/^0:://p' "$1/cgroup")" cgroup.freeze cgroup.freeze
+}
+
+upwards() {
+  group=$3
+  while [ -n "${group#/}" ]; do
+    [ "$(cat "$2$group/$4" 2>/dev/null)" = 1 ] && echo "frozen ${1#/proc/} $(printf %s "$2$group/$5" | b)"
+    group=${group%/*}
+  done
+}
 
 describe() {
   where=outside
@@ -17,11 +33,7 @@ describe() {
     stat=${stat##*) }
     [ "${stat%% *}" = D ] && waits=$(cat "$task/wchan" 2>/dev/null) && waits=${waits:-kernel}
   done
-  freezer=$(sed -n 's/^[0-9]*:freezer://p' "$1/cgroup" 2>/dev/null)
-  unified=$(sed -n 's/^0:://p' "$1/cgroup" 2>/dev/null)
-  for state in "/sys/fs/cgroup/freezer$freezer/freezer.state=FROZEN" "/sys/fs/cgroup$unified/cgroup.freeze=1"; do
-    [ "$(cat "${state%=*}" 2>/dev/null)" = "${state#*=}" ] && echo "frozen ${1#/proc/} $(printf %s "${state%=*}" | b)"
-  done
+  thawing "$1"
   folder=$(tr '\0' '\n' <"$words/environ" 2>/dev/null | sed -n 's/^SGLANG_HS_DUMP_DIR=//p' | b)
   packed="$(b <"$1/stat").$(b <"$words/cmdline").$(grep -E '^(Uid|NSpid):' "$1/status" | b).$(b <"$1/cgroup").$folder"
   echo "proc ${1#/proc/} $where ${waits:--} $packed"

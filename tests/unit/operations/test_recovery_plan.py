@@ -105,8 +105,8 @@ def test_outside_of_the_container_is_ended_only_by_name() -> None:
         build(seen, PROFILE, Wish())
     assert "--including-host 4242" in refused.value.remedy
     plan = build(seen, PROFILE, Wish(including_host=(4242,)))
-    assert plan.basis["host"] == [[4242, 903]]
-    assert "kill -TERM 4242; kill -KILL 4242" in text(plan)
+    assert [step.command for step in plan.steps[1:3]] == [plan.basis["host"]["TERM"], plan.basis["host"]["KILL"]]
+    assert plan.basis["host"]["KILL"].endswith(" hsconsole KILL 4242:903")
 
 
 def test_unseen_without_a_host_to_ask() -> None:
@@ -124,7 +124,7 @@ def test_unseen_without_root_says_what_is_missing() -> None:
 def test_by_the_hosts_view_alone() -> None:
     seen = Seen(None, HostFacts(20, HELD, (HOST_OURS, OUTSIDE)), "host", no_inside="no way in", sshd_dead=True)
     plan = build(seen, PROFILE, Wish())
-    assert plan.basis["host"] == [[4343, 904]], "ours by its environment; the other one is not"
+    assert plan.basis["host"]["TERM"].endswith(" TERM 4343:904"), "ours by its environment; the other one is not"
     assert "pid 53 in the container" in text(plan)
     assert "Not seen from inside: no way in" in plan.notes
     assert "pct exec 129 --keep-env=0 -- sh -c" in text(plan)
@@ -133,20 +133,69 @@ def test_by_the_hosts_view_alone() -> None:
 def test_what_the_host_shows_twice_is_ended_once() -> None:
     plan = build(Seen(facts(OURS), HostFacts(20, HELD, (HOST_OURS,))), PROFILE, Wish())
     assert plan.basis["processes"] == [[53, 900]]
-    assert plan.basis["host"] == []
+    assert plan.basis["host"] == {}
 
 
 def test_a_frozen_one_is_thawed_first() -> None:
-    frozen = dataclasses.replace(HOST_OURS, frozen="/sys/fs/cgroup/x/cgroup.freeze")
+    frozen = dataclasses.replace(HOST_OURS, frozen=("/sys/fs/cgroup/x/cgroup.freeze",))
     plan = build(Seen(facts(OURS), HostFacts(20, HELD, (frozen,))), PROFILE, Wish())
-    assert plan.basis["thaw"] == ["/sys/fs/cgroup/x/cgroup.freeze"]
+    assert [step.command for step in plan.steps if "Thaw" in step.title] == plan.basis["thaw"]
+    assert plan.basis["thaw"][0].endswith(" hsconsole /sys/fs/cgroup/x/cgroup.freeze 0")
 
 
 def test_without_root_the_host_kills() -> None:
-    plan = build(Seen(facts(OURS, user="ann", no_root="there is no sudo")), PROFILE, Wish())
-    assert plan.basis["by_pct"] is True
-    assert "pct exec 129 --keep-env=0 -- kill -KILL 53" in text(plan)
-    assert build(Seen(facts(OURS, user="ann", as_root="sudo")), PROFILE, Wish()).basis["by_pct"] is False
+    mine = dataclasses.replace(OURS, pid=54, user="ann")
+    by_ann = facts(OURS, mine, user="ann", no_root="there is no sudo")
+    plan = build(Seen(by_ann, prefix="sudo -n "), PROFILE, Wish())
+    assert plan.basis["pct"]["KILL"].startswith("sudo -n pct exec 129 --keep-env=0 -- sh -c ")
+    assert plan.basis["pct"]["KILL"].endswith(" KILL 53:900")
+    assert plan.basis["processes"] == [[54, 900]], "what is ann's own takes nobody else"
+
+
+def test_without_root_by_sudo() -> None:
+    """The words that sudo is given are shown as they are."""
+    plan = build(Seen(facts(OURS, user="ann", as_root="sudo -n /py -I /a.pyz --as-root")), PROFILE, Wish())
+    assert plan.basis["processes"] == []
+    assert plan.basis["pct"] == {}
+    assert plan.steps[1].command == "sudo -n /py -I /a.pyz --as-root signal TERM 53:900"
+
+
+def test_without_root_and_no_way_it_says_what_is_missing() -> None:
+    beyond = facts(OURS, user="ann", no_root="sudo: a password is required")
+    with pytest.raises(Refused) as refused:
+        build(Seen(beyond, no_host="the line is dead"), PROFILE, Wish())
+    assert "ann may not signal what is in the way, and sudo: a password is required: pid 53" in refused.value.what
+    assert "the line is dead" in refused.value.remedy
+    mine = dataclasses.replace(OURS, pid=54, user="ann")
+    plan = build(Seen(dataclasses.replace(beyond, processes=(OURS, mine))), ALONE, Wish())
+    assert plan.basis["processes"] == [[54, 900]]
+    assert "Stays, as ann may not signal it, and sudo: a password is required: pid 53 of root" in text(plan)
+
+
+def test_a_container_that_is_frozen_as_a_whole_is_thawed_and_nobody_is_ended() -> None:
+    files = ("/sys/fs/cgroup/lxc/129/cgroup.freeze",)
+    frozen = dataclasses.replace(HOST_OURS, frozen=files)
+    seen = Seen(None, HostFacts(20, HELD, (frozen,), frozen=files), "host", no_inside="no word", prefix="")
+    plan = build(seen, PROFILE, Wish())
+    assert plan.title == "Thaw container 129, which is frozen as a whole"
+    assert len(plan.basis["thaw"]) == 1
+    assert plan.basis["host"] == {}
+    assert plan.losses == ()
+
+
+def test_a_stopped_container_is_no_free_port() -> None:
+    seen = Seen(None, HostFacts(None), "host", no_inside="container '129' not running!", prefix="")
+    with pytest.raises(Refused, match="container 129 is not running") as refused:
+        build(seen, PROFILE, Wish())
+    assert "pct start 129" in refused.value.remedy
+    plan = build(seen, PROFILE, Wish(last=RESTART))
+    assert [step.command for step in plan.steps if step.command] == ["timeout 60 pct start 129"]
+
+
+def test_who_may_run_only_pct_can_not_restart_it() -> None:
+    with pytest.raises(Refused, match="ann may run `pct` as root") as refused:
+        build(Seen(facts(OURS), prefix="sudo -n ", limits="ann may run `pct` as root"), PROFILE, Wish(last=RESTART))
+    assert "proxmox.user" in refused.value.remedy
 
 
 def test_every_python_takes_a_typed_word() -> None:

@@ -18,7 +18,7 @@ import pytest
 from console.config import checks, load, write
 from console.config.profile import Container, Dump, Profile, Proxmox, Server
 from console.errors import ConfigError
-from console.operations import hostview
+from console.operations import hostcommands, hostview
 from console.ssh import bootstrap, route
 from console.ssh.pack import pack
 from console.ssh.pct import PctConnection, pct_exec
@@ -201,7 +201,7 @@ def test_a_control_group_of_any_name_is_written_to_by_that_name(seed: int, tmp_p
         folder = tmp_path / str(number)
         folder.mkdir()
         path = folder / ("cg-" + word.replace("/", "_"))
-        line = hostview.write_command(str(path), "0")
+        line = shlex.join(hostcommands.thaw(str(path)))
         assert by_sh(line, tmp_path)[4:] == [str(path), "0"]
         subprocess.run(["sh", "-c", line], cwd=folder, check=True, timeout=20)
         assert [entry.name for entry in folder.iterdir()] == [path.name]
