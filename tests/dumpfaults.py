@@ -130,6 +130,13 @@ def a_flipped_bit(path: Path) -> None:
     (path / "aux_1.pt").write_bytes(data)
 
 
+def a_wrong_crc_in_the_zip(path: Path) -> None:
+    raw = bytearray((path / "aux_1.pt").read_bytes())
+    entry = raw.rindex(b"PK\1\2", 0, raw.rindex(b"/data/0"))  # in the zip's directory
+    raw[entry + 16] ^= 1
+    (path / "aux_1.pt").write_bytes(raw)
+
+
 def saved_from_a_view(path: Path) -> None:
     values = load(path, "aux_0")
     whole = np.concatenate([values] * 4)
@@ -179,6 +186,7 @@ def no_done(path: Path) -> None:
 FAULTS: dict[Fault, str] = {
     cut_short: "structure",
     a_flipped_bit: "structure",
+    a_wrong_crc_in_the_zip: "structure",
     saved_from_a_view: "structure",
     other_dtype: "structure",
     missing_first_rows: "structure",

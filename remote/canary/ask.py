@@ -16,7 +16,7 @@ from remote.dumps.archive import TensorProblem
 from remote.dumps.dump import Dump
 from remote.dumps.generate import Answer, Generate
 from remote.dumps.request import missing_check, prompt_check, wait_for_dump
-from remote.dumps.search import Search
+from remote.dumps.search import Search, belongs
 from remote.dumps.verdict import Expected, unknown
 from remote.wire.dumps import DumpState
 from remote.wire.plan import Check, Verdict
@@ -36,7 +36,7 @@ def new_rid(what: str) -> str:
 class Asked:
     """ids: the prompt. number, states: of its dump, None where it did not come or can't be read. info: meta_info.
 
-    checks: those that were made, good or bad.
+    checks: those that were made, good or bad. version: of SGLang, as the dump says.
     """
 
     ids: tuple[int, ...]
@@ -46,10 +46,6 @@ class Asked:
     info: dict[str, Any] = dataclasses.field(default_factory=dict)
     checks: list[Check] = dataclasses.field(default_factory=list)
     version: Optional[str] = None
-
-    @property
-    def well(self) -> bool:
-        return self.states is not None and all(check.verdict is Verdict.OK for check in self.checks)
 
 
 def ask(target: Target, numpy: Any, ids: tuple[int, ...], rid: str, logprobs: bool = True) -> Asked:
@@ -104,8 +100,7 @@ def remove(target: Target, asked: Asked) -> None:
     if asked.number is None:
         return
     path, aside = path_of(target, asked.number), os.path.join(target.dump_dir, f".req_{asked.number}.{os.getpid()}")
-    meta = metadata.read(path)
-    if meta.rid not in (None, asked.rid) or (meta.rid is None and meta.num_tokens != len(asked.ids)):
+    if not belongs(metadata.read(path), asked.rid, asked.ids):
         return
     try:
         os.rename(path, aside)

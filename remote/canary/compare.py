@@ -23,8 +23,8 @@ def errors(numpy: Any, found: Any, wanted: Any) -> Any:
 
 def same(numpy: Any, name: str, found: States, wanted: States, rows: int, fine: str) -> Check:
     """Whether the first `rows` rows of all tensors agree within the tolerance of their dtype."""
-    if found.dtype != wanted.dtype or found.tensors.keys() != wanted.tensors.keys():
-        return Check(name, Verdict.BAD, f"{found.dtype} and {wanted.dtype}: other tensors, not the same", _REPEAT)
+    if (found.dtype, found.columns) != (wanted.dtype, wanted.columns):
+        return Check(name, Verdict.BAD, f"other tensors: {_kind(found)}, not {_kind(wanted)}", _REPEAT)
     if min(found.rows, wanted.rows) < rows:
         return Check(name, Verdict.BAD, f"{min(found.rows, wanted.rows)} rows where {rows} are to be compared", _REPEAT)
     allowed = tolerance.of_rows(wanted.dtype)
@@ -42,11 +42,17 @@ def same(numpy: Any, name: str, found: States, wanted: States, rows: int, fine: 
     return Check(name, Verdict.OK, f"{fine}: worst {worst:.2g}, tolerance {allowed.row:.2g}{share}")
 
 
+def _kind(states: States) -> str:
+    return f"{states.dtype}, columns of " + ", ".join(f"{name}: {count}" for name, count in states.columns.items())
+
+
 def unlike(numpy: Any, found: States, other: States) -> str:
     """What to say when two different prompts gave the same rows; empty when they differ as they should."""
     rows = min(found.rows, other.rows)
     allowed = tolerance.of_rows(found.dtype)
     for tensor, values in found.tensors.items():
+        if found.columns[tensor] != other.columns.get(tensor):
+            continue
         apart = errors(numpy, other.tensors[tensor][:rows], values[:rows])
         alike = int((apart <= allowed.row).sum())
         if alike > allowed.share * rows:

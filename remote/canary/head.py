@@ -106,13 +106,17 @@ def _config(folder: str) -> dict[str, Any]:
 
 
 def _files(folder: str) -> dict[str, str]:
-    """The file of each weight, by its name. Without an index all files are looked into."""
+    """The file of each weight, by its name. Without an index all files are looked into. Raises NoHead."""
     index = _json(os.path.join(folder, model.INDEX))
     weights = index.get("weight_map") if isinstance(index, dict) else None
     if isinstance(weights, dict):
         return {str(name): os.path.basename(str(file)) for name, file in weights.items()}
     found: dict[str, str] = {}
-    for file in sorted(name for name in os.listdir(folder) if name.endswith(".safetensors")):
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".safetensors"))
+    except OSError as error:
+        raise NoHead(f"{folder} can't be listed: {error.strerror}") from None
+    for file in names:
         found.update(dict.fromkeys(_header(os.path.join(folder, file))[0], file))
     return found
 

@@ -32,7 +32,7 @@ def run(
 ) -> VerifySummary:
     """Verify dumps up to `level`. For meaning, what is well in content is sent again, one prompt after the other.
 
-    Raises DumpError when the folder can't be listed, ServerError when meaning is asked for and nothing listens.
+    Where no server listens, meaning stays unverified. Raises DumpError when the folder can't be listed.
     """
     names = verify.names_of(target.dump_dir, numbers)
     if level is not Level.MEANING:

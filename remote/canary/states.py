@@ -23,6 +23,11 @@ class States:
     def rows(self) -> int:
         return min((len(values) for values in self.tensors.values()), default=0)
 
+    @property
+    def columns(self) -> dict[str, int]:
+        """By the tensor's name."""
+        return {name: int(values.shape[1]) for name, values in self.tensors.items()}
+
 
 def read(numpy: Any, dump: Dump) -> States:
     """Raises OSError and TensorProblem when a tensor is missing, unlike the others, or can't be read."""

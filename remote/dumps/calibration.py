@@ -33,16 +33,22 @@ _IDENTITY = ("config.json", "model.safetensors.index.json")  # of a model, besid
 def norms_for(model_path: str, dump_dir: str, names: Sequence[str]) -> Optional[Norms]:
     """None when nothing is kept and `names`, directories in `dump_dir`, have too few good dumps, or numpy is missing.
 
-    Reads at most about a GiB, and keeps what at least KEPT_FROM different prompts taught in the state folder.
+    Reads at most about a GiB, and keeps what at least KEPT_FROM different prompts taught in the state folder. What is
+    kept stays as it is; layers that it does not know are learned beside it.
     """
     if numpy() is None:
         return None
     path = _path(model_path)
     kept = _kept(path)
-    if kept is not None:
+    if kept is not None and _knows_all(kept, dump_dir, names):
         return dataclasses.replace(kept, source=f"kept in {path}")
     learned = learn(dump_dir, names)
-    if learned is not None and learned.dumps >= KEPT_FROM and path:
+    if learned is None:
+        return kept and dataclasses.replace(kept, source=f"kept in {path}")
+    if kept is not None:
+        source = f"kept in {path}, and learned from these dumps for other layers"
+        learned = Norms({**learned.tensors, **kept.tensors}, learned.dumps, source)
+    if learned.dumps >= KEPT_FROM and path:
         _keep(path, learned)
     return learned
 
@@ -52,9 +58,8 @@ def learn(dump_dir: str, names: Sequence[str]) -> Optional[Norms]:
     module = numpy()
     seen: list[dict[str, Summary]] = []
     prompts: set[str] = set()
-    step = max(1, len(names) // (2 * SAMPLE_DUMPS))
     read = 0
-    for name in names[::step]:
+    for name in _sample(names):
         if len(seen) == SAMPLE_DUMPS or (read > SAMPLE_BYTES and len(seen) >= LEAST_DUMPS):
             break
         try:
@@ -72,6 +77,23 @@ def learn(dump_dir: str, names: Sequence[str]) -> Optional[Norms]:
     if len(seen) < LEAST_DUMPS:
         return None
     return norms.learn(module, seen, "learned from these dumps")
+
+
+def _sample(names: Sequence[str]) -> Sequence[str]:
+    """Twice as many as are learned from, for some are not fit."""
+    return names[:: max(1, len(names) // (2 * SAMPLE_DUMPS))]
+
+
+def _knows_all(kept: Norms, dump_dir: str, names: Sequence[str]) -> bool:
+    """Whether it has norms for every tensor of the dumps in the sample."""
+    for name in _sample(names):
+        try:
+            dump = Dump(os.path.join(dump_dir, name), -1)
+        except OSError:
+            continue
+        if _usable(dump) and any(norms.key_of(dump, tensor) not in kept.tensors for tensor in dump.hidden):
+            return False
+    return True
 
 
 def _usable(dump: Dump) -> bool:
@@ -101,7 +123,10 @@ def _kept(path: str) -> Optional[Norms]:
 def _keep(path: str, learned: Norms) -> None:
     """In one piece, so that nobody reads half of it; without it the next verification learns anew."""
     with contextlib.suppress(OSError):
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            json.dump(encode(learned), file)
-        os.replace(temporary, path)
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.")
+        try:
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                json.dump(encode(learned), file)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)

@@ -117,9 +117,10 @@ def summaries(dump: Dump) -> dict[str, Summary]:
 
 
 def learn(module: Any, seen: Sequence[dict[str, Summary]], source: str) -> Norms:
-    """seen: the summaries of dumps of different prompts, by key."""
-    keys = sorted({key for one in seen for key in one})
-    return Norms({key: _learned(module, [one[key] for one in seen if key in one]) for key in keys}, len(seen), source)
+    """seen: the summaries of dumps of different prompts, by key. A key that fewer than LEAST_DUMPS have is left out."""
+    by_key = {key: [one[key] for one in seen if key in one] for key in sorted({key for one in seen for key in one})}
+    enough = {key: _learned(module, told) for key, told in by_key.items() if len(told) >= LEAST_DUMPS}
+    return Norms(enough, len(seen), source)
 
 
 def check(dump: Dump, norms: Optional[Norms]) -> Check:
@@ -134,7 +135,8 @@ def check(dump: Dump, norms: Optional[Norms]) -> Check:
         if found.squares is None:
             return unknown("norms", found.unread)
         if known is None:
-            return unknown("norms", f"nothing learned for {name} ({key_of(dump, name)})")
+            few = f"that takes {LEAST_DUMPS} good dumps of different prompts"
+            return unknown("norms", f"nothing learned for {name} ({key_of(dump, name)}): {few}")
         told = summary(module, found.squares)
         if told is None:
             bad.append(f"{name} has rows without a norm")

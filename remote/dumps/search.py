@@ -11,6 +11,7 @@ from . import meta as metadata
 from . import rows
 from .folder import Folder, Replaced
 from .measured import ids_sha256
+from .meta import Meta
 from .verdict import Expected
 
 
@@ -37,7 +38,7 @@ class Search:
             row = rows.examine(self._dump_dir, name)
             if row is None or row.state in (DumpState.GONE, DumpState.WRITING):
                 continue
-            if self._belongs(name, expected):
+            if belongs(metadata.read(os.path.join(self._dump_dir, name)), expected.rid, expected.ids):
                 return row
             self._unlike[name] = row
             self._added.discard(name)
@@ -51,9 +52,9 @@ class Search:
         nameless = [row for row in self._unlike.values() if row.rid is None]
         if nameless:
             return max(nameless, key=lambda row: row.number)
-        names = os.listdir(self._dump_dir) if os.path.isdir(self._dump_dir) else []
-        written = (rows.examine(self._dump_dir, name) for name in names if self._done_at(name) >= expected.since)
-        return next((row for row in written if row is not None and row.state is DumpState.COMPLETE), None)
+        written = (rows.examine(self._dump_dir, name) for name in self._done_since(expected.since))
+        found = (row for row in written if row is not None and row.rid is None and row.state is DumpState.COMPLETE)
+        return max(found, key=lambda row: row.at, default=None)
 
     def _take(self) -> None:
         try:
@@ -67,16 +68,23 @@ class Search:
         self._added |= {name for name in changes.added if name.startswith("req_") and rows.number_of(name) is not None}
         return None
 
-    def _belongs(self, name: str, expected: Expected) -> bool:
-        meta = metadata.read(os.path.join(self._dump_dir, name))
-        if meta.rid is not None:
-            return meta.rid == expected.rid
-        if meta.ids_sha256 is not None:
-            return meta.ids_sha256 == ids_sha256(expected.ids)
-        return meta.num_tokens == len(expected.ids)
+    def _done_since(self, since: float) -> list[str]:
+        try:
+            return [name for name in os.listdir(self._dump_dir) if self._done_at(name) >= since]
+        except OSError:
+            return []
 
     def _done_at(self, name: str) -> float:
         try:
             return os.lstat(os.path.join(self._dump_dir, name, "done")).st_mtime if name.startswith("req_") else 0.0
         except OSError:
             return 0.0
+
+
+def belongs(meta: Meta, rid: str, ids: tuple[int, ...]) -> bool:
+    """Whether a dump is of the request `rid` with these ids, by the best that it says of itself."""
+    if meta.rid is not None:
+        return meta.rid == rid
+    if meta.ids_sha256 is not None:
+        return meta.ids_sha256 == ids_sha256(ids)
+    return meta.num_tokens == len(ids)

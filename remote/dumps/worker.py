@@ -36,17 +36,18 @@ class Worker:
         self._write({"dump_dir": dump_dir, "level": level.value, "norms": encode(known)})
 
     def verify(self, names: Sequence[str]) -> Iterator[VerifyResult]:
-        """A result a name, in order; fewer when the process ends before."""
+        """A result a name, in order; fewer when the process ends before, or another thread ends it."""
         self._write(list(names))
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         for _ in names:
-            line = self._process.stdout.readline()
-            if not line.endswith(b"\n"):
-                return
             try:
-                yield decode(VerifyResult, json.loads(line))
+                line = self._process.stdout.readline()  # ValueError: closed by `end`
+                result = decode(VerifyResult, json.loads(line)) if line.endswith(b"\n") else None
             except (ValueError, WireError):
                 return
+            if result is None:
+                return
+            yield result
 
     def end(self) -> None:
         """At once, whatever it does."""
@@ -59,7 +60,7 @@ class Worker:
 
     def _write(self, value: object) -> None:
         assert self._process.stdin is not None  # noqa: S101
-        with contextlib.suppress(OSError):  # a dead process shows when it is read from
+        with contextlib.suppress(OSError, ValueError):  # a dead process, or a closed pipe, shows when it is read from
             self._process.stdin.write(json.dumps(value).encode("ascii") + b"\n")
             self._process.stdin.flush()
 

@@ -9,6 +9,7 @@ import time
 from typing import Any, Optional
 
 from remote import processes
+from remote.dumps.files import read_small
 from remote.patch.look import Look
 from remote.processes import Identity, Process
 from remote.wire.plan import Check, Verdict
@@ -102,8 +103,7 @@ def _claims(dump_dir: str) -> list[Claim]:
 def _claim(path: str) -> Optional[Claim]:
     """What the file at `path` claims, if the process that wrote it lives; its text is anybody's."""
     try:
-        with open(path, "rb") as source:
-            said: Any = json.loads(source.read(READ_LIMIT))
+        said: Any = json.loads(read_small(path, READ_LIMIT))
         process = processes.alive(Identity(said["pid"], said["start_ticks"]))
         digest, hashes = said["dumper_digest"], dict(said["model_files"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):

@@ -41,7 +41,7 @@ class BrokenMarksError(PatchError):
 
 @dataclasses.dataclass(frozen=True)
 class Marked:
-    """A file taken apart. base: the file without the marked blocks. version: of the first mark, None without any."""
+    """A file taken apart. base: the file without the marked blocks. version: of the first mark, empty without any."""
 
     base: bytes
     lines: tuple[MarkedLine, ...] = ()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from remote.canary import compare, logits, order, prefills, ranks, states, tolerance
+from remote.canary.ask import Asked, remove
 from remote.canary.prefills import Prefilled, PrefillLog
 from remote.canary.ranks import Ranks
 from remote.canary.states import States
@@ -150,13 +151,17 @@ def test_what_can_not_be_the_same() -> None:
     fewer = States({name: values[:5] for name, values in found.tensors.items()}, "float32")
     lacking = States({"final.pt": found.tensors["final.pt"]}, "float32")
     infinite = States({**found.tensors, "final.pt": found.tensors["final.pt"] * np.float32("nan")}, "float32")
-    for wrong in (other, fewer, lacking, infinite):
+    narrower = States({name: values[:, :7] for name, values in found.tensors.items()}, "float32")
+    for wrong in (other, fewer, lacking, infinite, narrower):
         assert compare.same(np, "repeat", wrong, found, ROWS, "same").verdict is Verdict.BAD
 
 
 def test_a_buffer_that_is_not_written_anew() -> None:
     assert compare.unlike(np, computed(), computed(seed=2)) == ""
     assert "another prompt" in compare.unlike(np, computed(), computed())
+    one = computed()
+    for other in ({}, {name: values[:, :7] for name, values in one.tensors.items()}):
+        assert compare.unlike(np, one, States(other, "float32")) == "", "tensors of another kind are no buffer's"
 
 
 def test_every_dtype_has_a_tolerance() -> None:
@@ -219,6 +224,22 @@ def server_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hsconsole" / "server-8123.log"
 
 
+OURS: list[tuple[str, dict[str, Any], bool]] = [
+    ("its rid", {"rid": "mine"}, True),
+    ("another's rid", {"rid": "another"}, False),
+    ("its ids", {"rid": None}, True),
+    ("another's ids", {"rid": None, "ids_sha256": "0" * 64}, False),
+]
+
+
+@pytest.mark.parametrize(("changed", "ours"), [case[1:] for case in OURS], ids=[case[0] for case in OURS])
+def test_only_its_own_dump_is_taken_away(tmp_path: Path, changed: dict[str, Any], ours: bool) -> None:
+    path = dump(tmp_path, 4, ids=range(5), **changed)
+    remove(target("/model", str(tmp_path)), Asked(tuple(range(5)), "mine", 4))
+    assert path.exists() != ours
+    assert len(list(tmp_path.iterdir())) == (not ours)
+
+
 def written(path: Path, found: States, rid: str, rank: int) -> None:
     dump(path.parent, 0, ids=range(ROWS), columns=COLUMNS, dtype="float32", rid=rid, tp_rank=rank, name=path.name)
     for name, values in found.tensors.items():
@@ -236,7 +257,7 @@ RANKS = [
 def test_rank_against_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: dict[int, float], verdict: Verdict
 ) -> None:
-    monkeypatch.setattr(ranks, "_WAIT_S", 1.0)
+    monkeypatch.setattr(ranks, "_WAIT_S", 60.0 if len(noise) == 3 else 1.0)
     found = computed()
     copies = Ranks(target("/model", str(tmp_path), tp=4), "mine", "0" * 64)
     copies.name()

@@ -166,6 +166,28 @@ def test_a_restarted_forerunner_writes_over_older_dumps(tmp_path: Path) -> None:
     assert result.number == 0
 
 
+def test_a_dump_that_says_it_is_of_another_is_never_taken_for_ours(tmp_path: Path) -> None:
+    def handle(body: Body) -> Reply:
+        path = dump(tmp_path, 0, rid="another client's")
+        os.utime(path / "done", (time.time() + 1, time.time() + 1))
+        return good(body)
+
+    with server(handle) as port:
+        result, _ = ask(port, tmp_path)
+    assert result.number is None
+    assert "1 dumps of other requests did" in bad(result)["dump"]
+
+
+def test_a_folder_that_can_not_be_listed_is_a_failed_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object = ".") -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "listdir", refused)
+    with server(good) as port:
+        result, _ = ask(port, tmp_path)
+    assert "no dump of this request came" in bad(result)["dump"]
+
+
 @pytest.mark.parametrize("make", [forerunner, dump])
 def test_a_merged_request_is_flagged(tmp_path: Path, make: Callable[..., Path]) -> None:  # D02
     def handle(body: Body) -> Reply:

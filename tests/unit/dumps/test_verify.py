@@ -209,8 +209,56 @@ def test_norms_are_kept_and_tell_when_every_dump_changed(tmp_path: Path, state: 
     summary, _ = run(tmp_path)
     assert summary.counts == {"bad": calibration.KEPT_FROM}
     assert str(kept) in summary.norms
+    assert not list((state / "hsconsole").glob(".norms*")), "nothing half written stays"
     kept.write_text("{")
     assert run(tmp_path)[0].ok, "a damaged file teaches nothing: learned anew"
+
+
+def test_norms_of_other_layers_are_learned_beside_those_that_are_kept(tmp_path: Path, state: Path) -> None:
+    for number in range(calibration.KEPT_FROM):
+        written(tmp_path, number)
+    assert run(tmp_path)[0].ok
+    (kept,) = (state / "hsconsole").glob("norms-*.json")
+    before = json.loads(kept.read_text())["tensors"]
+    for path in tmp_path.glob("req_*"):
+        dumpfaults.change(path, captured_at_layers=[2, 30, 58], eagle_layer_ids=[1, 29, 57])
+    summary, found = run(tmp_path, numbers=list(range(7)))
+    assert summary.counts == {"unverified": 7}, "too few to learn the new layers from"
+    assert "before layer 2" in found[0].checks[0].found
+    assert run(tmp_path)[0].ok
+    after = json.loads(kept.read_text())["tensors"]
+    assert {key: after[key] for key in before} == before
+    assert {f"before layer {layer}, {COLUMNS} columns" for layer in (2, 30, 58)} == after.keys() - before.keys()
+
+
+def test_layers_that_few_dumps_have_teach_nothing(folder: Path) -> None:
+    dumpfaults.change(folder / "req_5", captured_at_layers=[2, 30, 58], eagle_layer_ids=[1, 29, 57])
+    summary, found = run(folder)
+    assert summary.counts == {"ok": 11, "unverified": 1}
+    assert found[5].checks[0].name == "norms"
+
+
+def test_norms_that_can_not_be_kept_leave_nothing_behind(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(calibration.KEPT_FROM):
+        written(tmp_path, number, 4)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    assert run(tmp_path)[0].ok
+    assert not list((state / "hsconsole").iterdir())
+
+
+def test_a_worker_that_was_ended_meanwhile_says_nothing_more(folder: Path) -> None:
+    made = worker.Worker(str(folder), Level.STRUCTURE, None)
+    results = made.verify(["req_0", "req_1"])
+    assert next(results).verdict is Verified.OK
+    made.end()
+    assert not list(results)
+    assert not list(made.verify(["req_2"]))
 
 
 def test_a_worker_that_dies_leaves_nothing_verified_that_it_did_not_verify(

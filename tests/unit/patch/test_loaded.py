@@ -132,6 +132,8 @@ def test_a_claim_that_is_rubbish_counts_for_nothing(bench: Make, text: str) -> N
     folder = Path(env.target.dump_dir) / ".loaded"
     (folder / "dir.json").mkdir(parents=True)
     (folder / "1.json").write_text(text)
+    os.mkfifo(folder / "2.json")
+    (folder / "3.json").symlink_to("/dev/zero")
     assert _loaded(env).verdict is Verdict.UNKNOWN
 
 
