@@ -134,6 +134,8 @@ def _print(found: ServerState) -> None:
     output.say(f"{found.phase.value}{age}, port {found.port}{stage}: {found.detail}")
     if found.cause:
         output.say(f"  {found.cause}", fg="red")
+    if found.remedy:
+        output.say(f"  → {found.remedy}")
     for process in found.processes:
         ours = f"ours: {process.why}" if process.ours else (process.why or "not ours")
         output.say(f"  {process.pid:>8}  {process.state}  {span(process.age):>8}  {process.command[:80]}  ({ours})")

@@ -8,7 +8,7 @@ import time
 from typing import Any, Callable, Optional
 
 from remote import processes
-from remote.server import causes, command, log, preflight, record, spawn, state
+from remote.server import command, exits, log, preflight, record, spawn, state
 from remote.server.preflight import Examination
 from remote.telemetry import gpus
 from remote.wire.errors import ChangedSincePlan, Refused, ServerError
@@ -59,7 +59,7 @@ def start(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
         ran = command.shown(command.argv(target, examined.line), command.environment(target))
         step(StepResult("Start the server, detached", True, detail, time.monotonic() - began, ran))
     deadline = time.monotonic() + SECOND_LOOK
-    while time.monotonic() < deadline and processes.alive(started.identity):
+    while time.monotonic() < deadline and exits.read(started) is None:
         time.sleep(0.1)
     return _second_look(target, started, step)
 
@@ -102,11 +102,11 @@ def _launch(target: Target, examined: Examination) -> record.Record:
     env = command.environment(target)
     path = _begin_log(target, command.shown(argv, env))
     baseline = {str(gpu.index): gpu.memory_used for gpu in gpus.read().gpus if gpu.memory_used is not None}
-    process = spawn.detached(argv, env, path)
+    pid, start_ticks = spawn.detached(argv, env, path, exits.path(target.port))
     started = record.Record(
         port=target.port,
-        pid=process.pid,
-        start_ticks=process.start_ticks,
+        pid=pid,
+        start_ticks=start_ticks,
         boot_id=record.boot_id(),
         argv=tuple(mask_argv(argv)),
         env=tuple(sorted(env)),
@@ -121,7 +121,7 @@ def _launch(target: Target, examined: Examination) -> record.Record:
         record.write(started)
     except OSError as error:
         raise ServerError(
-            f"pid {process.pid} was started, but no record of it can be written: {error.strerror}",
+            f"pid {pid} was started, but no record of it can be written: {error.strerror}",
             "Make room where the log is. Until it is stopped it counts as a server that hsconsole did not start.",
         ) from None
     return started
@@ -145,7 +145,7 @@ def _second_look(target: Target, started: record.Record, step: OnStep) -> Outcom
     checks = (
         Check("process", Verdict.OK, f"pid {started.pid} lives, session {process.session}")
         if process
-        else Check("process", Verdict.BAD, f"pid {started.pid} is gone: {causes.find(lines)}"),
+        else _gone(started),
         Check("log", Verdict.OK, f"{started.log}: {len(lines)} lines")
         if lines
         else Check("log", Verdict.BAD, f"{started.log}: nothing"),
@@ -153,6 +153,11 @@ def _second_look(target: Target, started: record.Record, step: OnStep) -> Outcom
     ok = all(check.verdict is Verdict.OK for check in checks)
     step(StepResult("Look again", ok, "; ".join(check.found for check in checks), time.monotonic() - began))
     return Outcome(ACTION, ok, _summary(target, process is not None), checks)
+
+
+def _gone(started: record.Record) -> Check:
+    death = exits.cause(started)
+    return Check("process", Verdict.BAD, f"pid {started.pid} is gone. {death.what}", death.remedy)
 
 
 def _summary(target: Target, lives: Optional[bool]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 from remote import ports, processes
 from remote.ports import Holder
 from remote.processes import Identity, Process
-from remote.server import ask, causes, judgement, log, progress
+from remote.server import ask, exits, judgement, log, progress
 from remote.server import find as finding
 from remote.server import record as records
 from remote.server.find import Found
@@ -23,7 +23,6 @@ from remote.wire.target import Target
 
 LOADED_LIMIT = 1 << 20  # bytes of a .loaded file
 LOADING_PAUSE, READY_PAUSE = 1.0, 2.0  # seconds between two looks
-LOG_END = 256 * 1024  # bytes of the log that are looked at
 UNWELL = {
     "T": "is stopped (SIGSTOP): kill -CONT lets it go on",
     "D": "is blocked in the kernel",
@@ -148,15 +147,14 @@ class Observer:
 
     def _absent(self, found: Found) -> ServerState:
         record = found.record
-        cause = None
-        if record is not None and record.stopped is None:
-            cause = causes.find(_lines(record.log))
+        death = exits.cause(record) if record is not None and record.stopped is None else None
+        why: dict[str, Any] = {"cause": death.what, "remedy": death.remedy} if death else {}
         if ports.listeners(self.target.port) and not ports.is_free(self.target.host, self.target.port):
             holders = ports.holders(self.target.port)
             what = describe(holders[0]) if holders else "a process that has just ended"
-            return self._state(found, Phase.PORT_HELD, f"{what} holds port {self.target.port}", cause=cause)
-        if record is not None and cause is not None:
-            return self._state(found, Phase.CRASHED, f"pid {record.pid}, started by {record.by}, is gone", cause=cause)
+            return self._state(found, Phase.PORT_HELD, f"{what} holds port {self.target.port}", **why)
+        if record is not None and death is not None:
+            return self._state(found, Phase.CRASHED, f"pid {record.pid}, started by {record.by}, is gone", **why)
         last = records.read(self.target.port)
         restarted = record is None and last is not None and last.stopped is None
         return self._state(found, Phase.STOPPED, "the machine was restarted since" if restarted else "not running")
@@ -234,6 +232,6 @@ def _log_end(found: Found) -> list[str]:
 
 def _lines(path: str) -> list[str]:
     try:
-        return log.last_lines(path, most_bytes=LOG_END)
+        return log.last_lines(path, most_bytes=exits.LOG_END)
     except OSError:
         return []

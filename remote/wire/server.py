@@ -93,6 +93,7 @@ class ServerState:
     log_path: Optional[str] = None
     patch_loaded: Optional[str] = None
     cause: Optional[str] = None  # of a crash, in a sentence
+    remedy: str = ""  # what to do about it
     canary: Optional[Judgement] = None
 
 

@@ -33,6 +33,7 @@ class Server(Panel):
             lines = self._at_work(server, width)
         else:
             lines = [self._rest(server)]
+            lines += [Content.styled(" → ", ink.MUTED) + line(server.remedy, 300)] if server.remedy else []
         lines += [_process(process) for process in self._shown_processes(server)]
         if self.screen.size.height >= 30:
             lines.append(self._identity(server))

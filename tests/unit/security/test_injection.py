@@ -69,7 +69,7 @@ def test_a_start_hands_exactly_these_words_to_the_program(seed: int, tmp_path: P
     log, words = tmp_path / "log", [word for word in hostile(seed) if len(word) < 500]
     program = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['HOSTILE']]))"
     before = {MARK, *(path.name for path in Path("/").iterdir())}
-    spawn.detached([sys.executable, "-c", program, *words], {"HOSTILE": words[seed]}, str(log))
+    spawn.detached([sys.executable, "-c", program, *words], {"HOSTILE": words[seed]}, str(log), f"{log}.exit")
     deadline = time.monotonic() + 20
     while not log.read_bytes().endswith(b"\n"):
         assert time.monotonic() < deadline

@@ -23,7 +23,7 @@ from remote import processes, statedir
 from remote.agent import place
 from remote.patch.store import Record as PatchRecord
 from remote.patch.store import Store
-from remote.server import record, spawn
+from remote.server import exits, record, spawn
 from remote.wire import journal
 from remote.wire.audit import Entry, now
 from remote.wire.errors import Refused
@@ -56,7 +56,7 @@ def _lock(folder: Path) -> None:
 
 def _log(folder: Path) -> None:
     path = record.rotate_log(8000)
-    spawn.detached([sys.executable, "-c", "import time; time.sleep(0.3)"], {}, path)
+    spawn.detached([sys.executable, "-c", "import time; time.sleep(0.3)"], {}, path, exits.path(8000))
 
 
 def _patch(folder: Path) -> None:

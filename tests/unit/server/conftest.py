@@ -119,8 +119,11 @@ class StandIn:
         return subprocess.Popen(self.command(), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def reaches(self, phase: Phase, seconds: float = 10.0) -> ServerState:
-        until(lambda: state.read(self.target).phase is phase, seconds)
-        return state.read(self.target)
+        deadline = time.monotonic() + seconds
+        while (found := state.read(self.target)).phase is not phase:
+            assert time.monotonic() < deadline, f"is {found.phase.value}, not {phase.value}: {found.detail}"
+            time.sleep(0.02)
+        return found
 
 
 @pytest.fixture(autouse=True)

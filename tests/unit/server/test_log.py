@@ -107,33 +107,6 @@ def test_throughput_and_queues_are_read() -> None:
     assert progress.prefill(["x"]) is None
 
 
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        (["/usr/bin/python3: No module named sglang.launch_server"], "/usr/bin/python3 has no sglang"),
-        (
-            ["[Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use"],
-            "port was held",
-        ),
-        (["Child process unexpectedly failed with exitcode=-7"], "shared memory is full"),
-        (["NCCL error: unhandled system error", "nccl: No space left on device"], "no space left"),
-        (["Scheduler hit an exception: Traceback", "OSError: [Errno 28] x"], "no space left"),
-        (["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"], "GPU memory is too small"),
-        (["ncclUnhandledCudaError: Call to CUDA function failed."], "NCCL"),
-        (["launch_server.py: error: unrecognized arguments: --x"], "unrecognized arguments: --x"),
-        (["Ignore import error: No module named 'cutlass'", "ValueError: bad [/foo] {}"], "ValueError: bad [/foo] {}"),
-        (["all well"], "killed from outside"),
-        ([], "killed from outside"),
-    ],
-)
-def test_the_cause_of_death_is_read(lines: list[str], says: str) -> None:
-    assert says in causes.find(lines)
-
-
-def test_every_cause_says_what_to_do() -> None:
-    assert all(cause.remedy for cause in causes.CAUSES)
-
-
 @pytest.fixture
 def path(home: Path) -> Path:
     return Path(record.log_path(TARGET.port))

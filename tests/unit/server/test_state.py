@@ -73,11 +73,13 @@ def test_a_death_is_a_crash_with_its_cause(stand_in: StandIn) -> None:
     target = stand_in.with_traits("no-space")
     outcome = launch.start(target, launch.plan(target).basis, lambda _: None)
     assert not outcome.ok
-    assert "no space left on device" in outcome.checks[0].found
+    assert "No space left on device" in outcome.checks[0].found
+    assert outcome.checks[0].remedy
     found = state.read(target)
     assert found.phase is Phase.CRASHED
     assert found.cause is not None
-    assert "no space left on device" in found.cause
+    assert "No space left on device" in found.cause
+    assert found.remedy == outcome.checks[0].remedy
 
 
 def test_children_that_live_on_are_orphans_not_stopped(stand_in: StandIn) -> None:
