@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from console.errors import OperatorError
@@ -33,7 +34,7 @@ class Guarded:
             self._stream.flush()
 
     @contextlib.contextmanager
-    def _told(self) -> Any:
+    def _told(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:
