@@ -13,6 +13,7 @@ from remote.dumps.measured import ids_sha256
 from remote.dumps.watch import newest
 from remote.server import judgement, model
 from remote.wire.dumps import Canary, DumpRow
+from remote.wire.errors import ServerError
 from remote.wire.plan import Check, StepResult, Verdict
 from remote.wire.target import Target
 
@@ -32,8 +33,8 @@ def run(target: Target, emit: Callable[[StepResult], None], cancelled: Optional[
     """Four requests of at most 96 tokens. Each check is emitted as it is made. The verdict is kept for the server.
 
     Its dumps are removed when all is well, and left to be looked at when not. Cancelled, it sends no further request
-    and removes what it did not find wrong. Raises ServerError when nothing listens at the target's port. Everything
-    else that fails is a check.
+    and removes what it did not find wrong. Raises ServerError when nothing listens at the target's port as it
+    begins. Everything else that fails is a check.
     """
     server = judgement.serving(target.port)
     found = _Run(target, emit, cancelled or threading.Event()).run()
@@ -102,7 +103,16 @@ class _Run:
         """Raises _Cancelled instead, once that is wanted."""
         if self._cancelled.is_set():
             raise _Cancelled
-        asked = ask(self._target, self._numpy, ids, rid or new_rid(title.split()[-1]))
+        rid = rid or new_rid(title.split()[-1])
+        try:
+            asked = ask(self._target, self._numpy, ids, rid)
+        except ServerError as error:
+            if not self._asked:
+                raise
+            died = Check(
+                "answer", Verdict.BAD, f"the server went away: {error.what}", "Look at the server's state and log."
+            )
+            asked = Asked(ids, rid, checks=[died])
         self._asked.append(asked)
         self._add(_dumped(title, asked))
         return asked

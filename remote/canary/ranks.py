@@ -7,14 +7,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from typing import Any, Optional
 
 from remote.dumps import meta as metadata
 from remote.dumps.archive import TensorProblem
 from remote.dumps.dump import Dump
+from remote.dumps.files import read_small
+from remote.dumps.rows import number_of
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
 
@@ -25,6 +29,8 @@ NAME = "ranks"
 _WAIT_S = 10.0
 _DEPTH = 3
 _MOST = 10_000  # directories looked at
+_LARGEST = 1 << 16  # bytes of `.canary` that are read
+_FORGOTTEN_S = 600.0  # what is older is of a canary that was killed
 _REMEDY = (
     "The ranks disagree: what is dumped are one rank's partial sums, or some ranks compute otherwise. Start without "
     "all-reduce fusion, with the patch of this hsconsole."
@@ -32,26 +38,50 @@ _REMEDY = (
 
 
 class Ranks:
-    """One request for all ranks: name it before it is sent, withdraw it when it was answered."""
+    """One request for all ranks: name it before it is sent, withdraw it when it was answered.
+
+    Several consoles may do so at once: each touches its own lines and copies alone.
+    """
 
     def __init__(self, target: Target, rid: str, ids_sha256: str) -> None:
         self._target = target
         self._wanted = (rid, ids_sha256)
         self._path = os.path.join(target.dump_dir, ".canary")
+        self._top = os.path.join(target.dump_dir, ".ranks")
+        self._problem = ""
         self._copies: dict[int, str] = {}
 
     def name(self) -> None:
         if self._target.tp > 1:
-            with contextlib.suppress(OSError):  # then no copy comes, and that is said
-                temporary = f"{self._path}.{os.getpid()}"
-                with open(temporary, "w", encoding="ascii") as file:
-                    file.write("\n".join(self._wanted) + "\n")
-                os.replace(temporary, self._path)
+            self._write(self._wanted)
 
     def withdraw(self) -> None:
         if self._target.tp > 1:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
+            self._write(())
+
+    def _write(self, own: tuple[str, ...]) -> None:
+        """Leave in the file `own` lines beside those of canaries that other consoles run."""
+        try:
+            with _locked(self._target.dump_dir):
+                lines = [*self._others(), *own]
+                if lines:
+                    _replace(self._path, "\n".join(lines) + "\n")
+                else:
+                    os.unlink(self._path)
+        except FileNotFoundError:
+            pass  # there was nothing to withdraw
+        except OSError as error:  # then no copy comes, and that is said
+            self._problem = f"{self._path} can't be written: {error.strerror}"
+            if not own:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path)
+
+    def _others(self) -> list[str]:
+        try:
+            lines = [] if _forgotten(self._path) else read_small(self._path, _LARGEST).decode("latin-1").split()
+        except OSError:
+            return []
+        return [line for line in lines if line not in self._wanted]
 
     def check(self, numpy: Any, first: States) -> Check:
         """first: what rank 0 wrote."""
@@ -61,7 +91,8 @@ class Ranks:
         self._wait(others)
         if len(self._copies) < others:
             found = f"{len(self._copies)} of {others} other ranks wrote their copy within {_WAIT_S:.0f} s"
-            return Check(NAME, Verdict.UNKNOWN, found, "Apply this hsconsole's patch and restart the server.")
+            remedy = "" if self._problem else "Apply this hsconsole's patch and restart the server."
+            return Check(NAME, Verdict.UNKNOWN, self._problem or found, remedy)
         for rank, path in sorted(self._copies.items()):
             try:
                 copy = states.read(numpy, Dump(path, -1))
@@ -73,9 +104,20 @@ class Ranks:
         return found_check
 
     def remove(self) -> None:
-        """The copies, of all canaries that are over: one that still runs has named its request."""
-        if self._target.tp > 1 and not os.path.exists(self._path):
-            shutil.rmtree(os.path.join(self._target.dump_dir, ".ranks"), ignore_errors=True)
+        """Its copies, those that were forgotten, and the whole folder when no other canary has anything there."""
+        if self._target.tp == 1:
+            return
+        with contextlib.suppress(OSError), _locked(self._target.dump_dir):
+            left = False
+            for folder in self._folders():
+                if number_of(os.path.basename(folder)) is None:
+                    continue
+                if self._rank(folder) is not None or _forgotten(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+                else:
+                    left = True
+            if not left and not os.path.exists(self._path):
+                shutil.rmtree(self._top, ignore_errors=True)
 
     def _wait(self, others: int) -> None:
         until = time.monotonic() + _WAIT_S
@@ -87,17 +129,51 @@ class Ranks:
 
     def _find(self) -> dict[int, str]:
         found: dict[int, str] = {}
-        top = os.path.join(self._target.dump_dir, ".ranks")
-        for count, (folder, names, files) in enumerate(os.walk(top)):
-            if count > _MOST or folder.count(os.sep) - top.count(os.sep) >= _DEPTH:
-                names.clear()
-            rank = self._rank(folder) if "done" in files else None
+        for folder in self._folders():
+            rank = self._rank(folder) if os.path.lexists(os.path.join(folder, "done")) else None
             if rank is not None:
                 found[rank] = folder
         return found
+
+    def _folders(self) -> Iterator[str]:
+        """What lies below `.ranks`, not looked through to the end when that is very much."""
+        for count, (folder, names, _) in enumerate(os.walk(self._top)):
+            if count > _MOST or folder.count(os.sep) - self._top.count(os.sep) >= _DEPTH:
+                names.clear()
+            yield folder
 
     def _rank(self, folder: str) -> Optional[int]:
         meta = metadata.read(folder)
         rank = meta.raw.get("tp_rank")
         named = meta.rid == self._wanted[0] or (meta.rid is None and meta.ids_sha256 == self._wanted[1])
         return rank if named and isinstance(rank, int) and rank > 0 else None
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """The folder, against other canaries. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _replace(path: str, text: str) -> None:
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        with open(temporary, "w", encoding="latin-1") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:  # a full folder
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _forgotten(path: str) -> bool:
+    try:
+        return time.time() - os.stat(path).st_mtime > _FORGOTTEN_S
+    except OSError:
+        return False

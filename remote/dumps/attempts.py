@@ -5,11 +5,11 @@ Every older one is superseded by the next complete one, so that a new dump chang
 
 from __future__ import annotations
 
-import bisect
+import collections
 import dataclasses
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from remote.wire.dumps import DumpRow, DumpState
@@ -22,7 +22,7 @@ FAR = 10_000  # newer dumps among which one is looked for
 
 
 class Attempts:
-    """What is known of the rids of rows. Costs what changed."""
+    """What is known of the rids of rows. Costs what changed, and a look at each row of a rid of which one did."""
 
     def __init__(self) -> None:
         self._rids: dict[int, str] = {}
@@ -30,36 +30,20 @@ class Attempts:
 
     def update(self, rows: dict[int, DumpRow], touched: Iterable[int]) -> None:
         """Say in `rows` which are superseded. touched: numbers that came, changed or went since the last time."""
-        places = set()
+        changed = collections.defaultdict(set)
         for number in touched:
-            before, row = self._rids.pop(number, None), rows.get(number)
-            if before is not None:
-                self._numbers[before].remove(number)
-                places.add((before, number))
+            row = rows.get(number)
+            for rid in (self._rids.pop(number, None), None if row is None else row.rid):
+                if rid is not None:
+                    changed[rid].add(number)
             if row is not None and row.rid is not None:
                 self._rids[number] = row.rid
-                bisect.insort(self._numbers.setdefault(row.rid, []), number)
-                places.add((row.rid, number))
-        for rid, number in places:
-            self._tell(rid, number, rows)
-
-    def _tell(self, rid: str, number: int, rows: dict[int, DumpRow]) -> None:
-        """Of `number`, and of those before it down to the nearest complete one, say what supersedes them."""
-        numbers = self._numbers[rid]
-        if not numbers:
-            del self._numbers[rid]
-            return
-        behind = bisect.bisect_right(numbers, number)
-        later = (numbers[at] for at in range(behind, len(numbers)))
-        by = next((other for other in later if _complete(rows[other])), None)
-        for at in range(behind - 1, -1, -1):
-            one = numbers[at]
-            if rows[one].superseded_by != by:
-                rows[one] = dataclasses.replace(rows[one], superseded_by=by)
-            if _complete(rows[one]):
-                if one != number:
-                    return
-                by = one
+        for rid, numbers in changed.items():
+            kept = [number for number in self._numbers.pop(rid, ()) if number not in numbers]
+            there = sorted([*kept, *(number for number in numbers if self._rids.get(number) == rid)])
+            if there:
+                self._numbers[rid] = there
+                _tell(there, rows)
 
 
 def superseded_by(dump_dir: str, number: int, rid: str) -> Optional[int]:
@@ -68,7 +52,7 @@ def superseded_by(dump_dir: str, number: int, rid: str) -> Optional[int]:
         found = [at for at in map(examined.number_of, os.listdir(dump_dir)) if at is not None and at > number]
     except OSError:
         return None
-    words = json.dumps(rid).encode("ascii")
+    words = json.dumps(rid[: metadata.RID_KEPT])[:-1].encode("ascii")  # the beginning: a long rid is told shortened
     for other in sorted(found)[:FAR]:
         name = f"req_{other}"
         if words in _text(os.path.join(dump_dir, name)):
@@ -76,6 +60,16 @@ def superseded_by(dump_dir: str, number: int, rid: str) -> Optional[int]:
             if row is not None and row.rid == rid and _complete(row):
                 return other
     return None
+
+
+def _tell(numbers: Sequence[int], rows: dict[int, DumpRow]) -> None:
+    """Say of each of these, the attempts at one request in ascending order, what supersedes it."""
+    by = None
+    for number in reversed(numbers):
+        if rows[number].superseded_by != by:
+            rows[number] = dataclasses.replace(rows[number], superseded_by=by)
+        if _complete(rows[number]):
+            by = number
 
 
 def _text(path: str) -> bytes:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import math
 import os
 from typing import Any, Callable, Optional
 
-from .files import read_small
+from .files import MAX_FILES, read_small
 
 LIMIT = 1 << 20  # bytes of meta.json
 MAX_LAYERS = 1000
 KNOWN_SCHEMA = 3
+DEEPEST = 16  # levels of nesting, of which five have a meaning: what is deeper can't be sent on
+RID_KEPT = 200  # characters of a longer rid
+_TEXT = 200  # characters of any other text
+_MOST_DIMENSIONS = 8
 ITEM_SIZES = {"bfloat16": 2, "float16": 2, "float32": 4, "int64": 8}
 IDS = "input_ids.pt"
 PRENORM = "final_prenorm.pt"  # on request
@@ -65,7 +71,7 @@ def read(folder: str) -> Meta:
     """The meta.json in `folder`; a file that can't be read gives a Meta without keys that says why."""
     try:
         text = read_small(os.path.join(folder, "meta.json"), LIMIT)
-        raw = json.loads(text, parse_constant=_refuse)
+        raw = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except FileNotFoundError:
         return Meta(problems=("meta.json is missing",))
     except OSError as error:
@@ -74,11 +80,33 @@ def read(folder: str) -> Meta:
         return Meta(problems=("meta.json is not JSON",))
     if not isinstance(raw, dict):
         return Meta(problems=("meta.json is not an object",))
+    if _deep(raw):
+        return Meta(problems=("meta.json is nested too deeply",))
     return _Keys(raw).meta()
 
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _refuse(number)
+
+
+def _deep(raw: Any) -> bool:
+    level = [raw]
+    for _ in range(DEEPEST):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
+        level = [value for values in inner for value in values]
+    return bool(level)
+
+
+def shortened(rid: str) -> str:
+    """A rid as it is told and compared: of a very long one its beginning and its SHA-256, so that lists stay small."""
+    if len(rid) <= RID_KEPT:
+        return rid
+    return f"{rid[:RID_KEPT]}… sha256 {hashlib.sha256(rid.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 class _Keys:
@@ -102,7 +130,7 @@ class _Keys:
             "counter": self.count("counter", high=1 << 53),
             "timestamp": self.take("timestamp", True, _is_time),
             "eagle_layer_ids": self.counts("eagle_layer_ids", needed=new, low=-1),
-            "rid": self.text("rid", needed=False),
+            "rid": self.rid(),
             "ids_sha256": self.text("ids_sha256", needed=new),
             "first_position": self.count("first_position", needed=new),
             "last_position": self.count("last_position", needed=new),
@@ -138,14 +166,18 @@ class _Keys:
         return None if found is None else tuple(found)
 
     def text(self, key: str, needed: bool = True) -> Optional[str]:
-        found: Optional[str] = self.take(key, needed, lambda value: isinstance(value, str))
+        found: Optional[str] = self.take(key, needed, lambda value: isinstance(value, str) and len(value) <= _TEXT)
         return found
 
+    def rid(self) -> Optional[str]:
+        found: Optional[str] = self.take("rid", False, lambda value: isinstance(value, str))
+        return None if found is None else shortened(found)
+
     def records(self, needed: bool) -> dict[str, FileRecord]:
-        found = self.take("files", needed, lambda value: isinstance(value, dict)) or {}
+        found = self.take("files", needed, lambda value: isinstance(value, dict) and len(value) <= MAX_FILES) or {}
         records = {name: _record(value) for name, value in found.items()}
         self.problems += [
-            f"meta.json: files[{name!r}] is no record" for name, value in records.items() if value is None
+            f"meta.json: files[{name[:60]!r}] is no record" for name, value in records.items() if value is None
         ]
         return {name: record for name, record in records.items() if record is not None}
 
@@ -156,8 +188,10 @@ def _record(value: Any) -> Optional[FileRecord]:
         record = dataclasses.replace(record, shape=tuple(record.shape))
     except (TypeError, KeyError):
         return None
-    counts = all(map(_is_count, (record.bytes, record.payload, record.crc32, *record.shape)))
-    return record if counts and isinstance(record.dtype, str) else None
+    numbers = (record.bytes, record.payload, record.crc32, *record.shape[:_MOST_DIMENSIONS])
+    counts = all(_is_count(number) and 0 <= number < 1 << 63 for number in numbers)
+    fits = counts and len(record.shape) <= _MOST_DIMENSIONS
+    return record if fits and isinstance(record.dtype, str) and len(record.dtype) <= _TEXT else None
 
 
 def _is_time(value: Any) -> bool:

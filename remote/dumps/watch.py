@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import threading
 import time
@@ -14,17 +15,22 @@ from .folder import Replaced
 
 INTERVAL_S = 0.2  # between polls, so at most five changes a second
 LOOK_S = 0.02  # a poll, for dumps older than the rows
+COUNTED = 1000  # newest dumps that are examined for the counts, however few are asked for
 NO_COUNTS = DumpCounts()
 
 
 def newest(dump_dir: str, last: int) -> DumpsChange:
-    """The newest `last` dumps by number and the counts over all. Never raises for what is in the folder."""
-    catalog = Catalog(dump_dir, last)
+    """The newest `last` dumps by number and the counts over all, which are the same for every `last` up to `COUNTED`.
+
+    Never raises for what is in the folder.
+    """
+    catalog = Catalog(dump_dir, max(last, COUNTED))
     try:
         catalog.refresh(math.inf)
     except OSError as error:
         return _unreadable(dump_dir, error)
-    return _Sent().change(catalog) or DumpsChange(time.time(), True, (), (), catalog.counts())
+    shown = heapq.nlargest(last, catalog.rows)
+    return DumpsChange(time.time(), True, tuple(catalog.rows[number] for number in shown), (), catalog.counts())
 
 
 def watch(dump_dir: str, last: int, emit: Callable[[DumpsChange], None], cancelled: threading.Event) -> None:

@@ -1,14 +1,18 @@
-"""A canary that is cancelled sends nothing more, leaves no dump, and judges nobody."""
+"""A canary that is cancelled sends nothing more, leaves no dump, and judges nobody; one whose server dies says so."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from remote.canary import ask as asking
 from remote.canary import canary
+from remote.canary.ask import Asked
 from remote.server import judgement
+from remote.wire.errors import ServerError
 from remote.wire.plan import StepResult, Verdict
 from tests.dumpfolder import dump
 from tests.unit.dumps.test_request import Body, Reply, good, server, target
@@ -39,3 +43,37 @@ def test_cancelled_after(answered: int, tmp_path: Path, monkeypatch: pytest.Monk
     assert found.checks[-1].name == steps[-1].title == "cancelled"
     assert f"after {answered} of 4 requests" in found.checks[-1].found
     assert not list(folder.iterdir()), "no dump, and no request named to the other ranks"
+
+
+def test_a_server_that_dies_midway_is_told_beside_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    real, asked = asking.ask, []
+
+    def ask(*args: Any) -> Asked:
+        asked.append(args)
+        if len(asked) > 1:
+            raise ServerError("no server at http://127.0.0.1:1/generate: Connection refused")
+        return real(*args)
+
+    def handle(body: Body) -> Reply:
+        dump(folder, 7, ids=body["input_ids"], rid=body["rid"])
+        return good(body)
+
+    monkeypatch.setattr(canary, "ask", ask)
+    with server(handle) as port:
+        found = canary.run(target(port, folder, tp=2), lambda _: None)
+    assert (found.verdict, found.stopped, found.dumps) == (Verdict.BAD, False, (7,))
+    gone = [check.found for check in found.checks if "the server went away" in check.found]
+    assert len(gone) == 3
+    assert not (folder / ".canary").exists()
+
+
+def test_a_server_that_does_not_run_is_an_error(tmp_path: Path) -> None:
+    with server(good) as port:
+        pass
+    with pytest.raises(ServerError):
+        canary.run(target(port, tmp_path), lambda _: None)

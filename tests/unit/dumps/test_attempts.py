@@ -6,6 +6,7 @@ import dataclasses
 import random
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,38 @@ def test_a_verification_names_the_superseded(tmp_path: Path) -> None:
     found = verify.verify(str(tmp_path), "m", names, Level.STRUCTURE, emit, threading.Event())
     assert found.superseded == (0, 1)
     assert {result.number: result.rid for result in seen} == {**dict.fromkeys(range(4), "again"), 4: "another"}
+
+
+@pytest.mark.parametrize("kind", "ce")
+def test_any_number_of_attempts_comes_and_goes_at_once(tmp_path: Path, kind: str) -> None:
+    """A consumer takes several attempts at one request between two looks."""
+    paths = [attempt(tmp_path, number, kind) for number in range(5)]
+    catalog = Catalog(str(tmp_path), 12)
+    catalog.refresh(1.0)
+    for taken in (paths[1:3], [paths[0], *paths[3:]]):
+        for path in taken:
+            shutil.rmtree(path)
+        catalog._folder._due = 0.0
+        catalog.refresh(1.0)
+        assert catalog.rows == listed(tmp_path)
+
+
+@pytest.mark.parametrize("state", [DumpState.COMPLETE, DumpState.ERROR])
+def test_very_many_attempts_cost_no_more_than_they_are(state: DumpState) -> None:
+    rows = {number: DumpRow(number, state, 1.0, rid="all the same") for number in range(20_000)}
+    known = attempts.Attempts()
+    began = time.process_time()
+    known.update(rows, rows)
+    gone = list(rows)
+    rows.clear()
+    known.update(rows, gone)
+    assert time.process_time() - began < 20, "in half a second; with the square of them in minutes"
+
+
+def test_a_very_long_rid_is_told_shortened_and_still_compared(tmp_path: Path) -> None:
+    for number, tail in enumerate("aab"):
+        attempt(tmp_path, number, "c", rid="x" * 500_000 + tail)
+    rows = listed(tmp_path)
+    assert [rows[number].superseded_by for number in range(3)] == [1, None, None]
+    assert all(len(row.rid or "") < 300 for row in rows.values())
+    assert detail.show(str(tmp_path), 0).row.superseded_by == 1

@@ -160,7 +160,7 @@ def test_gone_between_listing_and_reading(tmp_path: Path, monkeypatch: pytest.Mo
     assert found.counts.bad == 0
 
 
-def test_counts_tell_complete_from_writing_and_bad(tmp_path: Path) -> None:
+def test_counts_tell_complete_from_writing_and_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         dump(tmp_path, number)
     dump(tmp_path, 4, done=False)
@@ -172,6 +172,8 @@ def test_counts_tell_complete_from_writing_and_bad(tmp_path: Path) -> None:
     (tmp_path / "req_6" / "error").write_text("x")
     counts = watch.newest(str(tmp_path), 100).counts
     assert (counts.complete, counts.writing, counts.bad) == (3, 1, 3)
+    assert watch.newest(str(tmp_path), 2).counts == counts, "whoever asks, for however many"
+    monkeypatch.setattr(watch, "COUNTED", 2)
     older = watch.newest(str(tmp_path), 2).counts  # req_3 is complete as long as only its `done` is looked for
     assert (older.complete, older.writing, older.bad) == (4, 1, 2)
 
