@@ -23,6 +23,7 @@ COMMANDS = {
     "patch": ("console.cli.patch", "Check, show, apply and revert the patch of SGLang's model file"),
     "profiles": ("console.cli.profiles", "List the profiles, or show one as it is understood"),
     "server": ("console.cli.server", "Preflight, start, watch and stop the SGLang server"),
+    "shm": ("console.cli.shm", "Show who holds /dev/shm, and remove what dead processes left there"),
     "status": ("console.cli.status", "Everything the main screen shows, once"),
 }
 

@@ -6,6 +6,7 @@ import click
 
 from console.cli import output
 from console.cli.session import session
+from console.cli.shm import print_shm
 from console.operations import gpuholders, overview
 from console.operations.overview import Overview
 from console.text import size, span
@@ -34,8 +35,7 @@ def _print(profile: str, found: Overview) -> None:
     for depth in found.patch.depths:
         output.say(f"         {depth.name}: {depth.verdict.value}, {depth.found}")
     _print_gpus(found)
-    held = f"{size(shm.used)} of {size(shm.size)} used, dumps {size(shm.dumps)}"
-    output.say(f"{shm.path:<8} {shm.problem or held}")
+    print_shm(shm)
     output.say(f"dumps    {counts.complete} complete, {counts.writing} in progress, {counts.bad} bad")
     if found.dumps.problem:
         output.say(f"         {found.dumps.problem}")

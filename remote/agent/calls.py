@@ -12,7 +12,7 @@ from remote.canary import canary, replay
 from remote.dumps import detail, request, watch
 from remote.patch import operations as patch
 from remote.server import launch, log, preflight, recover, state, stop, suspects
-from remote.telemetry import gpus, shm
+from remote.telemetry import clean, gpus, shm
 from remote.wire.dumps import Canary, Level, VerifySummary
 from remote.wire.errors import OperatorError, WireError
 from remote.wire.plan import Outcome, Plan, StepResult
@@ -44,6 +44,7 @@ ACTIONS: dict[str, Action] = {
     "patch.revert": Action(patch.plan_revert, patch.revert),
     "server.start": Action(launch.plan, launch.start),
     "server.stop": Action(stop.plan, stop.stop),
+    "shm.clean": Action(clean.plan, clean.clean),
 }
 
 

@@ -185,6 +185,8 @@ def _room(target: Target, line: CommandLine) -> Check:
     free = shm.room(seen) - (NCCL_RESERVE if target.tp > 1 else 0)
     bound = "free" if free >= seen.free or seen.cgroup_headroom is None else "left of the memory limit"
     found = f"{target.dump_dir}: {max(0, free) / 1e9:.1f} GB {bound}"
+    if seen.stale:
+        found += f" ({seen.stale / 1e9:.1f} GB more are held by {seen.stale_files} segments of dead processes)"
     config = model.config(target.model_path)
     dtype = _value(line, "--dtype") or ""
     each = model.request_bytes(config, REQUEST_TOKENS, len(target.layers), dtype) if config else None
@@ -195,6 +197,8 @@ def _room(target: Target, line: CommandLine) -> Check:
     if fit >= FEW_REQUESTS:
         return Check("room", Verdict.OK, found)
     remedy = "Remove dumps that are done with, or give the container more memory and a larger /dev/shm."
+    if seen.stale:
+        remedy = f"hsconsole shm clean removes what dead processes left. {remedy}"
     return Check("room", Verdict.WARN if fit else Verdict.BAD, found, remedy)
 
 

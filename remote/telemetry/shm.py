@@ -1,31 +1,32 @@
-"""Room for dumps: their file system, the memory that its pages are charged to, and what dumps hold of it."""
+"""Room for dumps: their file system, the memory that its pages are charged to, and who holds how much of it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from remote import processes
+from remote.telemetry import memory, segments, stale
 from remote.telemetry import watch as watching
-from remote.wire.telemetry import ShmSnapshot
+from remote.telemetry.flow import Flow
+from remote.telemetry.held import Held
+from remote.telemetry.segments import Segment
+from remote.wire.telemetry import ShmOwner, ShmSnapshot
 
-CGROUPS = Path("/sys/fs/cgroup")
-MEMINFO = Path("/proc/meminfo")
-UNLIMITED = 1 << 60  # version 1 writes 'no limit' as a number near 2**63
-COUNTED_EVERY = 10.0  # seconds between two counts of what the dumps hold
-COUNTED_AT_MOST = 2.0  # seconds one count may take
+COUNTED_AT_MOST = 2.0  # seconds that the one count of the dumps may take
+COUNTED_EACH = 0.02  # seconds of counting at each look of a watch
+SURVEYED_EVERY = 60.0  # seconds between two looks through /proc for what dead processes left
+LISTED_SHARE = 0.05  # of a core that listing segments may take, however many there are
 ROUNDED = 1 << 20  # bytes; smaller changes are not sent
 
 
 def read(dump_dir: str) -> ShmSnapshot:
     """The room now. `problem` says why the folder's file system can't be read."""
-    return _look(dump_dir, dumps_bytes(dump_dir))
+    return _Watcher(dump_dir).look(COUNTED_AT_MOST)
 
 
 def room(snapshot: ShmSnapshot) -> int:
@@ -36,43 +37,91 @@ def room(snapshot: ShmSnapshot) -> int:
 
 
 def watch(dump_dir: str, emit: Callable[[Any], None], cancelled: threading.Event) -> None:
-    """Send the room whenever it changes by a MiB, looking once a second. Dumps are counted every ten seconds."""
-    counted, held = -COUNTED_EVERY, 0
-
-    def look() -> ShmSnapshot:
-        nonlocal counted, held
-        if time.monotonic() - counted >= COUNTED_EVERY:
-            held = dumps_bytes(dump_dir)
-            counted = time.monotonic()
-        return _look(dump_dir, held)
-
-    watching.changes(look, emit, cancelled, pause=lambda _: 1.0, essence=_essence)
+    """Send the room whenever it changes by a MiB, looking once a second."""
+    watcher = _Watcher(dump_dir)
+    watching.changes(lambda: watcher.look(COUNTED_EACH), emit, cancelled, pause=lambda _: 1.0, essence=_essence)
 
 
 def _essence(seen: ShmSnapshot) -> Any:
     headroom = None if seen.cgroup_headroom is None else seen.cgroup_headroom // (64 * ROUNDED)
     sizes = (seen.size // ROUNDED, seen.used // ROUNDED, seen.dumps // ROUNDED)
-    return seen.path, sizes, headroom, seen.problem
+    owners = [(owner.name, owner.bytes // ROUNDED) for owner in seen.owners]
+    return seen.path, sizes, headroom, seen.problem, owners, seen.stale, seen.doubt
 
 
-def _look(dump_dir: str, held: int) -> ShmSnapshot:
-    path = _existing(dump_dir)
+class _Watcher:
+    """What is kept from one look to the next."""
+
+    def __init__(self, dump_dir: str) -> None:
+        self._dump_dir = dump_dir
+        self._held = Held(dump_dir)
+        self._flow = Flow()
+        self._segments: list[Segment] = []
+        self._listed_again = 0.0  # monotonic seconds when they may be listed again
+        self._survey = stale.Survey(())
+        self._surveyed = -SURVEYED_EVERY
+
+    def look(self, seconds: float) -> ShmSnapshot:
+        """The room now. seconds: at most about so many go into counting dumps."""
+        path = _existing(self._dump_dir)
+        try:
+            system, device = os.statvfs(path), os.stat(path).st_dev
+        except OSError as error:
+            return ShmSnapshot(time.time(), self._dump_dir, problem=f"{path}: {error.strerror}")
+        size = system.f_blocks * system.f_frsize
+        used = size - system.f_bfree * system.f_frsize
+        now = time.monotonic()
+        self._flow.add(now, used, (device, size))
+        rates = self._flow.read(now)
+        return ShmSnapshot(
+            at=time.time(),
+            path=self._dump_dir,
+            size=size,
+            used=used,
+            free=system.f_bavail * system.f_frsize,
+            cgroup_headroom=memory.headroom() if _is_tmpfs(path) else None,
+            dumps=self._held.look(seconds),
+            filling=rates.filling if rates else None,
+            emptying=rates.emptying if rates else None,
+            **(self._others() if device == _device_of_segments() else {}),
+        )
+
+    def _others(self) -> dict[str, Any]:
+        """Who else holds what of /dev/shm, and what of it dead processes left."""
+        now = time.monotonic()
+        if now >= self._listed_again:
+            began = time.thread_time()
+            self._segments = segments.listing()
+            self._listed_again = now + (time.thread_time() - began) * (1 / LISTED_SHARE - 1)
+        if now - self._surveyed >= SURVEYED_EVERY:
+            self._survey, self._surveyed = stale.survey(), now
+        here = {(each.inode, each.ctime_ns) for each in self._segments}
+        found = [each for each in self._survey.found if (each.segment.inode, each.segment.ctime_ns) in here]
+        left = [each.segment.bytes for each in found if each.stale]
+        unsure = [each for each in found if each.stale is None]
+        return {
+            "owners": tuple(_owners(self._segments)),
+            "stale": sum(left),
+            "stale_files": len(left),
+            "unsure": sum(each.segment.bytes for each in unsure),
+            "doubt": unsure[0].why if unsure else "",
+        }
+
+
+def _owners(listed: list[Segment]) -> Iterator[ShmOwner]:
+    """Those that hold anything, the largest first."""
+    held: dict[str, list[int]] = {}
+    for each in listed:
+        held.setdefault(each.owner, []).append(each.bytes)
+    for name, sizes in sorted(held.items(), key=lambda item: (-sum(item[1]), item[0])):
+        yield ShmOwner(name, sum(sizes), len(sizes))
+
+
+def _device_of_segments() -> Optional[int]:
     try:
-        system = os.statvfs(path)
-    except OSError as error:
-        return ShmSnapshot(time.time(), dump_dir, problem=f"{path}: {error.strerror}")
-    size = system.f_blocks * system.f_frsize
-    free = system.f_bavail * system.f_frsize
-    in_memory = _is_tmpfs(path)
-    return ShmSnapshot(
-        at=time.time(),
-        path=dump_dir,
-        size=size,
-        used=size - system.f_bfree * system.f_frsize,
-        free=free,
-        cgroup_headroom=headroom() if in_memory else None,
-        dumps=held,
-    )
+        return os.stat(segments.SHM).st_dev
+    except OSError:
+        return None
 
 
 def _existing(path: str) -> str:
@@ -92,68 +141,3 @@ def _is_tmpfs(path: str) -> bool:
             if (real + "/").startswith(mount) and len(mount) >= len(best):
                 best, kind = mount, fields[2]
     return kind in ("tmpfs", "ramfs")
-
-
-def headroom() -> Optional[int]:
-    """Bytes of memory still to be had: the least over this process's control groups and /proc/meminfo (lxcfs)."""
-    bounds = list(_cgroup_bounds())
-    available = re.search(r"^MemAvailable:\s+(\d+) kB", _text(MEMINFO), re.MULTILINE)
-    if available:
-        bounds.append(int(available.group(1)) * 1024)
-    return max(0, min(bounds)) if bounds else None
-
-
-def _cgroup_bounds() -> Iterator[int]:
-    """Limit less use of each memory control group from this process's own up to the root that can be seen."""
-    group = processes.cgroup(os.getpid()).strip("/")
-    for root, limit, use, reclaimable in (
-        (CGROUPS, "memory.max", "memory.current", "inactive_file"),
-        (CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        folder = root / group
-        for place in (folder, *folder.parents):
-            bound = _bound(place, limit, use, reclaimable)
-            if bound is not None:
-                yield bound
-            if place == root:
-                break
-
-
-def _bound(folder: Path, limit: str, use: str, reclaimable: str) -> Optional[int]:
-    most, used = _text(folder / limit).strip(), _text(folder / use).strip()
-    if not (most.isdigit() and used.isdigit()) or int(most) >= UNLIMITED:
-        return None
-    cache = re.search(rf"^{reclaimable} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
-    return int(most) - int(used) + (int(cache.group(1)) if cache else 0)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def dumps_bytes(dump_dir: str) -> int:
-    """Bytes of the files in the dump folder's directories; scaled up from the part seen when that takes too long."""
-    try:
-        names = os.listdir(dump_dir)
-    except OSError:
-        return 0
-    deadline = time.monotonic() + COUNTED_AT_MOST
-    total = 0
-    for done, name in enumerate(names, start=1):
-        total += _files_bytes(f"{dump_dir}/{name}")
-        if time.monotonic() > deadline:
-            return total * len(names) // done
-    return total
-
-
-def _files_bytes(folder: str) -> int:
-    total = 0
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                if entry.is_file(follow_symlinks=False):
-                    total += entry.stat(follow_symlinks=False).st_size
-    return total

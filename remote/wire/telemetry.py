@@ -58,10 +58,23 @@ class GpuSnapshot:
 
 
 @dataclasses.dataclass(frozen=True)
+class ShmOwner:
+    """Segments in /dev/shm of one kind of maker: NCCL, SGLang, Python, PyTorch, CUDA. bytes: of memory they take."""
+
+    name: str
+    bytes: int
+    files: int
+
+
+@dataclasses.dataclass(frozen=True)
 class ShmSnapshot:
     """The file system that holds the dumps. dumps: bytes held by the dump folder.
 
     cgroup_headroom: what the memory cgroup still allows, None where there is no limit; room is the less of both.
+    filling, emptying: bytes a second over the last minute, both ways by itself; None while too little was seen.
+    owners: of segments, where the dumps are in /dev/shm; what neither they nor the dumps hold is others'.
+    stale, stale_files: of the owners' bytes and files, what dead processes left. unsure: bytes of which that can't be
+    told; doubt: why.
     """
 
     at: float
@@ -72,3 +85,10 @@ class ShmSnapshot:
     cgroup_headroom: Optional[int] = None
     dumps: int = 0
     problem: str = ""
+    filling: Optional[float] = None
+    emptying: Optional[float] = None
+    owners: tuple[ShmOwner, ...] = ()
+    stale: int = 0
+    stale_files: int = 0
+    unsure: int = 0
+    doubt: str = ""

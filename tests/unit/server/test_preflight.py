@@ -157,6 +157,15 @@ def test_room_is_counted_in_requests(
     found = check(stand_in.target, "room")  # 8192 rows of 64 columns in 2 bytes, 4 tensors, and ids: 4.3 MB
     assert found.verdict is verdict
     assert says in found.found
+    assert "dead" not in found.found + found.remedy
+
+
+def test_room_that_dead_processes_hold_is_named(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = ShmSnapshot(0.0, "/dev/shm", size=64 << 30, free=1 << 20, stale=33_600_000_000, stale_files=14)
+    monkeypatch.setattr(shm, "read", lambda _: seen)
+    found = check(stand_in.target, "room")
+    assert "33.6 GB more are held by 14 segments of dead processes" in found.found
+    assert found.remedy.startswith("hsconsole shm clean removes what dead processes left")
 
 
 def some(*used: int, lost: int = 0) -> GpuSnapshot:

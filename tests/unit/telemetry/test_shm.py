@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remote import processes
-from remote.telemetry import shm
+from remote.telemetry import memory, segments, shm, stale
 from remote.wire.telemetry import ShmSnapshot
 
 GIB = 1 << 30
@@ -22,24 +22,6 @@ def test_a_folder_that_is_not_there_yet_is_looked_at_through_its_parent(tmp_path
     assert seen.size == system.f_blocks * system.f_frsize
     assert seen.problem == ""
     assert seen.dumps == 0
-
-
-def test_what_dumps_hold_is_counted(tmp_path: Path) -> None:
-    for number, size in enumerate((1000, 2000)):
-        folder = tmp_path / f"req_{number}"
-        folder.mkdir()
-        (folder / "aux_0.pt").write_bytes(bytes(size))
-    (tmp_path / "loop").symlink_to(tmp_path)
-    assert shm.dumps_bytes(str(tmp_path)) == 3000
-    assert shm.dumps_bytes(str(tmp_path / "nothing")) == 0
-
-
-def test_a_count_that_takes_too_long_is_scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(10):
-        (tmp_path / f"req_{number}").mkdir()
-        (tmp_path / f"req_{number}" / "aux_0.pt").write_bytes(bytes(100))
-    monkeypatch.setattr(shm, "COUNTED_AT_MOST", -1.0)
-    assert shm.dumps_bytes(str(tmp_path)) == 1000
 
 
 @pytest.mark.parametrize(
@@ -59,18 +41,31 @@ def test_the_tightest_control_group_bounds(
         (folder / use).write_text(f"{used}\n")
         (folder / "memory.stat").write_text(f"x 1\n{cache} {GIB}\n")
     (tmp_path / root / limit).write_text("max\n" if not root else f"{(1 << 63) - 4096}\n")
-    monkeypatch.setattr(shm, "CGROUPS", tmp_path)
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
     monkeypatch.setattr(processes, "cgroup", lambda _: "/lxc/129")
-    monkeypatch.setattr(shm, "MEMINFO", tmp_path / "meminfo")
-    assert shm.headroom() == 2 * GIB  # the parent's: 96 - 95, and a GiB that can be reclaimed
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
+    assert memory.headroom() == 2 * GIB  # the parent's: 96 - 95, and a GiB that can be reclaimed
     (tmp_path / "meminfo").write_text("MemTotal: 1 kB\nMemAvailable:  1048576 kB\n")  # as lxcfs has it
-    assert shm.headroom() == GIB
+    assert memory.headroom() == GIB
+
+
+def test_a_limit_above_what_can_be_seen_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 1 in a control group namespace: the container's limit is on a group that is out of sight."""
+    group = tmp_path / "memory"
+    group.mkdir()
+    (group / "memory.limit_in_bytes").write_text(f"{(1 << 63) - 4096}\n")
+    (group / "memory.usage_in_bytes").write_text(f"{5 * GIB}\n")
+    (group / "memory.stat").write_text(f"hierarchical_memory_limit {8 * GIB}\ntotal_inactive_file 0\n")
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
+    monkeypatch.setattr(processes, "cgroup", lambda _: "/")
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "nothing")
+    assert memory.headroom() == 3 * GIB
 
 
 def test_no_bound_that_can_be_seen_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shm, "CGROUPS", tmp_path)
-    monkeypatch.setattr(shm, "MEMINFO", tmp_path / "nothing")
-    assert shm.headroom() is None
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "nothing")
+    assert memory.headroom() is None
 
 
 @pytest.mark.parametrize(("headroom", "room"), [(None, 10), (3, 3), (30, 10)])
@@ -79,9 +74,8 @@ def test_room_is_the_least(headroom: int | None, room: int) -> None:
 
 
 def test_only_changes_of_size_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shm, "COUNTED_EVERY", 0.0)
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((4096, 4096, 1000, 500, 500, 0, 0, 0, 0, 255)))
     seen: list[ShmSnapshot] = []
-    monkeypatch.setattr(shm, "_look", lambda path, held: ShmSnapshot(float(len(seen)), path, dumps=held))
     cancelled = threading.Event()
     watcher = threading.Thread(target=shm.watch, args=(str(tmp_path), seen.append, cancelled))
     watcher.start()
@@ -93,3 +87,33 @@ def test_only_changes_of_size_are_sent(tmp_path: Path, monkeypatch: pytest.Monke
     cancelled.set()
     watcher.join(5)
     assert [one.dumps for one in seen] == [0, 2 << 20]
+
+
+def test_segments_are_told_by_owner_and_what_is_cleaned_is_no_longer_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "SHM", tmp_path)
+    for name, pages in (("nccl-AbC123", 3), ("psm_0123abcd", 2), ("sem.mp-abcdefgh", 1), ("else", 9)):
+        (tmp_path / name).write_bytes(bytes(pages * 4096))
+    kept, left, unsure = segments.listing()
+    found = (stale.Found(kept, False, "open"), stale.Found(left, True, "dead"), stale.Found(unsure, None, "not root"))
+    monkeypatch.setattr(stale, "survey", lambda: stale.Survey(found))
+    watcher = shm._Watcher(str(tmp_path / "dumps"))
+    seen = watcher.look(1.0)
+    assert [(owner.name, owner.bytes, owner.files) for owner in seen.owners] == [
+        ("NCCL", 12288, 1),
+        ("Python", 12288, 2),
+    ]
+    assert (seen.stale, seen.stale_files, seen.unsure, seen.doubt) == (8192, 1, 4096, "not root")
+    (tmp_path / left.name).unlink()
+    (tmp_path / unsure.name).write_bytes(bytes(4096))  # in use after all
+    watcher._listed_again = 0.0
+    seen = watcher.look(1.0)
+    assert [(owner.name, owner.files) for owner in seen.owners] == [("NCCL", 1), ("Python", 1)]
+    assert (seen.stale, seen.stale_files, seen.unsure, seen.doubt) == (0, 0, 0, "")
+
+
+def test_dumps_elsewhere_have_a_file_system_without_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "SHM", Path("/proc"))
+    monkeypatch.setattr(segments, "listing", lambda: pytest.fail("listed"))
+    assert shm.read(str(tmp_path)).owners == ()
