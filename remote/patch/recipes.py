@@ -99,6 +99,17 @@ RECIPES = (
 )
 
 
+# Data-parallel attention: seen right in real servers, every tensor against another implementation. The dumper has the
+# same rule of its own, in remote/dumper/attention.py.
+ATTENTION_MODEL = DEEPSEEK
+ATTENTION_FIRST, ATTENTION_LAST = "0.5.20", "0.5.23"
+
+
+def attention_seen_right(file: Optional[ModelFile], release: Optional[str]) -> bool:
+    first, last = _order(ATTENTION_FIRST), _order(ATTENTION_LAST)
+    return file == ATTENTION_MODEL and first <= _order(release or "") <= last
+
+
 def recipes_of(file: ModelFile) -> tuple[Recipe, ...]:
     return tuple(recipe for recipe in RECIPES if recipe.file == file)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, Optional
+from collections.abc import Collection, Iterable, Mapping
+from typing import Optional
 
+from remote.server.conflicts import UNKNOWN, Installed, reason_against
 from remote.server.flags import Flag, canonical, parse, spelled, translate
 from remote.wire.masking import mask_argv, mask_env
 from remote.wire.target import Target
@@ -18,6 +19,8 @@ UNLOGGED = Flag("--uvicorn-access-log-exclude-prefixes", ("/health", "/v1/loads"
 DUMP_NEEDS: tuple[tuple[str, ...], ...] = (
     ("--skip-server-warmup",),
     ("--disable-radix-cache",),
+    # chunks are joined where the release tells which belong together; a prompt that is one pass needs no joining, and
+    # leaves no half when it is aborted. SGLang then sets memory aside for --max-prefill-tokens, 16,384 by itself.
     ("--chunked-prefill-size=-1",),
     (
         "--cuda-graph-backend-decode=disabled --cuda-graph-backend-prefill=disabled",
@@ -25,7 +28,7 @@ DUMP_NEEDS: tuple[tuple[str, ...], ...] = (
         "--disable-cuda-graph",
     ),
 )
-# with more than one rank; releases from 0.5.14 know it, older ones can't be kept from it
+# with more than one rank; releases from 0.5.12 know it, older ones can't be kept from it: see `fuses_by_itself`
 DUMP_NEEDS_RANKS = ("--enforce-disable-flashinfer-allreduce-fusion",)
 
 
@@ -41,54 +44,10 @@ def dump_needs(known: Collection[str], ranks: int) -> list[Flag]:
     return [*needs, UNLOGGED] if UNLOGGED.name in known else needs
 
 
-def _set(values: tuple[str, ...]) -> bool:
-    return values[:1] not in (("none",), ("NONE",), ("None",))
-
-
-def _many(values: tuple[str, ...]) -> bool:
-    return values[:1] != ("1",)
-
-
-def _not_disabled(values: tuple[str, ...]) -> bool:
-    return values[:1] != ("disabled",)
-
-
-class Conflict(NamedTuple):
-    """A flag that makes dumps wrong. when: is it so with these values?"""
-
-    name: str
-    when: Callable[[tuple[str, ...]], bool]
-    reason: str
-
-
-GRAPHS = "inside a graph no Python runs, so nothing is dumped"
-FUSION = "the tensors between layers are then one rank's partial sums"
-STAGES = "each rank then has only some of the layers"
-ROWS = "each rank then has only some of the rows"
-CONFLICTS = (
-    Conflict("--enable-mixed-chunk", _set, "appends decode rows to a prompt's rows"),
-    Conflict("--chunked-prefill-size", lambda v: v[:1] not in (("-1",), ("0",)), "splits a long prompt into passes"),
-    Conflict("--speculative-algorithm", _set, "verification passes look like prompts"),
-    Conflict("--enable-two-batch-overlap", _set, "runs the layers outside the loop that is patched"),
-    Conflict("--cuda-graph-backend-decode", _not_disabled, GRAPHS),
-    Conflict("--cuda-graph-backend-prefill", _not_disabled, GRAPHS),
-    Conflict("--cuda-graph-config", _set, "wins over the flags that turn graphs off; " + GRAPHS),
-    Conflict("--enable-piecewise-cuda-graph", _set, GRAPHS),
-    Conflict("--enforce-piecewise-cuda-graph", _set, GRAPHS),
-    Conflict("--enable-breakable-cuda-graph", _set, GRAPHS),
-    Conflict("--debug-cuda-graph", _set, GRAPHS),
-    Conflict("--flashinfer-allreduce-fusion-backend", _set, FUSION),
-    Conflict("--enable-flashinfer-allreduce-fusion", _set, FUSION),
-    Conflict("--enable-aiter-allreduce-fusion", _set, FUSION),
-    Conflict("--pp-size", _many, STAGES),
-    Conflict("--enable-dp-attention", _set, ROWS),
-    Conflict("--attn-dp-size", _many, ROWS),
-    Conflict("--attn-cp-size", _many, ROWS),
-    Conflict("--enable-prefill-cp", _set, ROWS),
-    Conflict("--enable-attn-tp-input-scattered", _set, ROWS),
-    Conflict("--moe-a2a-backend", _set, ROWS),
-    Conflict("--allow-auto-truncate", _set, "cuts long prompts without a word: the ids dumped are then not those sent"),
-)
+def fuses_by_itself(known: Collection[str], ranks: int) -> bool:
+    """Whether this release may fuse all-reduces although nobody asked, on H100 and newer, and can't be kept from it."""
+    able = "--enable-flashinfer-allreduce-fusion" in known
+    return ranks > 1 and able and not any(name in known for name in DUMP_NEEDS_RANKS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +72,7 @@ class CommandLine:
         return [word for flag in (*self.flags, *self.added) for word in flag.words]
 
 
-def command_line(target: Target, known: Optional[Collection[str]]) -> CommandLine:
+def command_line(target: Target, known: Optional[Collection[str]], installed: Installed = UNKNOWN) -> CommandLine:
     """The flags to start `target` with. known: those of the release; None where they can't be read: taken on trust."""
     given, strays = parse(target.flags)
     trusted = known if known is not None else _trusted(given)
@@ -128,7 +87,7 @@ def command_line(target: Target, known: Optional[Collection[str]]) -> CommandLin
             continue
         if release != [flag]:
             translated.append(_told(flag, release))
-        problems = [(str(one), reason) for one in release for reason in [_conflict(one, named)] if reason]
+        problems = [(str(one), reason) for one in release for reason in [_conflict(one, named, installed)] if reason]
         conflicts.extend(problems)
         flags.extend(one for one in release if canonical(one.name) not in {own.name for own in named})
     present = {flag.name for flag in flags}
@@ -160,14 +119,11 @@ def _named(target: Target) -> tuple[Flag, ...]:
     )
 
 
-def _conflict(flag: Flag, named: Iterable[Flag]) -> str:
+def _conflict(flag: Flag, named: Iterable[Flag], installed: Installed) -> str:
     for own in named:
         if canonical(flag.name) == own.name and flag.values != own.values:
             return f"the profile's own key says {own}"
-    for conflict in CONFLICTS:
-        if conflict.name == canonical(flag.name) and conflict.when(flag.values):
-            return conflict.reason
-    return ""
+    return reason_against(flag, installed)
 
 
 DUMP_DIR = "SGLANG_HS_DUMP_DIR"

@@ -84,6 +84,7 @@ SPELLINGS: tuple[tuple[str, ...], ...] = (
     ("--dp-size", "--data-parallel-size", "--dp"),
     ("--attn-dp-size", "--attention-data-parallel-size"),
     ("--attn-cp-size", "--attention-context-parallel-size"),
+    ("--dcp-size", "--decode-context-parallel-size"),
     ("--pp-size", "--pipeline-parallel-size", "--pp"),
     ("--ep-size", "--expert-parallel-size", "--ep"),
 )

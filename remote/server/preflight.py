@@ -10,9 +10,11 @@ from typing import Optional
 
 from remote import interpreter, ports
 from remote.canary import convention
+from remote.patch import choice
 from remote.patch import operations as patch
 from remote.server import ask, command, dumpfolder, find, model, release, state
 from remote.server.command import CommandLine
+from remote.server.conflicts import Installed
 from remote.server.find import Found
 from remote.telemetry import gpus, shm
 from remote.wire.errors import OperatorError
@@ -52,10 +54,11 @@ def look(target: Target) -> Examination:
     python = interpreter.inspect(target.python, target.env)
     package = Path(python.sglang_file).parent if python.sglang_file else None
     known = release.known_flags(package) if package else None
-    line = command.command_line(target, known)
+    line = command.command_line(target, known, _installed(target, python.sglang_version, package))
     found = _found(target.port)
     status, patched = _patch(target, python)
     checks = [_interpreter(python), patched, _flags(line, known is not None), *_refused(target, line)]
+    checks += [_fusion()] if command.fuses_by_itself(line.known, target.tp) else []
     checks += [_health(package)] if package else []
     checks += [_running(found, target), _port(found, target), *_model(target, line)]
     checks += [_room(target, line), _gpus(target, line, found)]
@@ -63,6 +66,16 @@ def look(target: Target) -> Examination:
     checks += [odd for odd in (convention_check, dumpfolder.check(target.dump_dir)) if odd]
     path = ask.HEALTH if package is None or release.health_can_be_quiet(package) else ask.NOT_HEALTH_OLD
     return Examination(Preflight(tuple(checks)), line, python, status, found, path)
+
+
+def _installed(target: Target, version: Optional[str], package: Optional[Path]) -> Installed:
+    if package is None:
+        return Installed(version)
+    try:
+        runs = choice.of_model(target, str(package))
+    except OperatorError:
+        runs = None
+    return Installed(version, runs, release.tells_prompt_lengths(package))
 
 
 def _found(port: int) -> Found:
@@ -127,6 +140,11 @@ def _refused(target: Target, line: CommandLine) -> list[Check]:
         found = f"refused: {name} in server.env says otherwise than dumping needs"
         checks.append(Check("dumping", Verdict.BAD, found, "Take it out of server.env in the profile."))
     return checks or [Check("dumping", Verdict.OK, "added: " + " ".join(map(str, line.added)) if line.added else "set")]
+
+
+def _fusion() -> Check:
+    found = "this release may leave all-reduces to the next layer (fused, on H100 and newer): the dumper completes them"
+    return Check("fusion", Verdict.OK, found)
 
 
 def _health(package: Path) -> Check:

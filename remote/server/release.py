@@ -33,6 +33,15 @@ def health_can_be_quiet(package: Path) -> bool:
     return not generates or "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION" in source
 
 
+def tells_prompt_lengths(package: Path) -> bool:
+    """Does a pass carry the whole lengths of its prompts, so that a chunk can be told from the end of one?"""
+    try:
+        source = (package / "srt" / "model_executor" / "forward_batch_info.py").read_bytes()
+    except OSError:
+        return False
+    return b"orig_seq_lens" in source
+
+
 def expand(flag: str, known: Iterable[str]) -> Optional[str]:
     """The known flag that argparse takes `flag` for: itself, or the only one it is a beginning of."""
     names = list(known)

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from remote.dumper import attention
+from remote.patch import recipes
 from remote.server import command, release
+from remote.server.conflicts import Installed
 from remote.server.flags import Flag, parse, translate
 from remote.wire.masking import mask_argv, mask_env
 from remote.wire.target import Target
@@ -28,8 +31,11 @@ NEW = names(
     " --attention-backend --incremental-streaming-output --enforce-disable-flashinfer-allreduce-fusion"
     " --uvicorn-access-log-exclude-prefixes --speculative-algorithm --enable-two-batch-overlap --api-key"
     " --pp-size --pipeline-parallel-size --attn-cp-size --attention-context-parallel-size"
-    " --allow-auto-truncate"
+    " --allow-auto-truncate --dp-size --enable-dp-attention --attn-dp-size --model-impl --enable-pdmux --dcp-size"
+    " --enable-prefill-cp --enable-attn-tp-input-scattered --enable-layernorm-sp --moe-dense-tp-size"
+    " --debug-cuda-graph --cuda-graph-config --enable-aiter-allreduce-fusion"
 )
+KNOWN = Installed("0.5.23", recipes.DEEPSEEK, tells_lengths=True)
 BOTH = "--cuda-graph-backend-decode=disabled --cuda-graph-backend-prefill=disabled"
 UNLOGGED = "--uvicorn-access-log-exclude-prefixes=/health /v1/loads /get_load"
 
@@ -145,27 +151,104 @@ def test_dumping_adds_what_it_needs_in_the_spelling_of_the_release() -> None:
     assert "--disable-radix-cache" in unread.words
 
 
-@pytest.mark.parametrize(
-    ("flag", "why"),
-    [
-        ("--enable-mixed-chunk", "decode rows"),
-        ("--chunked-prefill-size=2048", "passes"),
-        ("--speculative-algorithm=EAGLE3", "verification"),
-        ("--enable-two-batch-overlap", "outside the loop"),
-        ("--cuda-graph-backend-prefill=tc_piecewise", "no Python"),
-        ("--enable-flashinfer-allreduce-fusion", "partial sums"),
-        ("--pipeline-parallel-size=2", "some of the layers"),
-        ("--attention-context-parallel-size=2", "some of the rows"),
-        ("--allow-auto-truncate", "not those sent"),
-        ("--port=9000", "own key says --port=8000"),
-        ("--model=/other", "own key says --model-path=/models/m"),
-        ("--tp=4", "own key says --tp-size=1"),
-    ],
-)
+WRONG = [  # beside each, the dumper refuses the same at its start: test_settings.py
+    ("--enable-mixed-chunk", "decode rows"),
+    ("--speculative-algorithm=EAGLE3", "verification"),
+    ("--enable-two-batch-overlap", "outside the loop"),
+    ("--enable-pdmux", "outside the loop"),
+    ("--model-impl=transformers", "another implementation"),
+    ("--cuda-graph-backend-prefill=tc_piecewise", "no Python"),
+    ("--cuda-graph-backend-decode=full", "no Python"),
+    ("--cuda-graph-config={}", "no Python"),
+    ("--debug-cuda-graph", "no Python"),
+    ("--enable-flashinfer-allreduce-fusion", "partial sums"),
+    ("--enable-aiter-allreduce-fusion", "partial sums"),
+    ("--pipeline-parallel-size=2", "some of the layers"),
+    ("--attention-context-parallel-size=2", "some of the rows"),
+    ("--decode-context-parallel-size=2", "not known to be right"),
+    ("--enable-nsa-prefill-context-parallel", "some of the rows"),
+    ("--enable-attn-tp-input-scattered", "some of the rows"),
+    ("--enable-layernorm-sp", "some of the rows"),
+    ("--moe-dense-tp-size=1", "some of the rows"),
+    ("--moe-a2a-backend=deepep", "some of the rows"),
+    ("--enable-deepep-moe", "some of the rows"),
+    ("--allow-auto-truncate", "not those sent"),
+    ("--port=9000", "own key says --port=8000"),
+    ("--model=/other", "own key says --model-path=/models/m"),
+    ("--tp=4", "own key says --tp-size=1"),
+]
+
+
+@pytest.mark.parametrize(("flag", "why"), WRONG)
 def test_flags_that_make_dumps_wrong_are_refused(flag: str, why: str) -> None:
-    line = command.command_line(target(flag), NEW)
+    line = command.command_line(target(flag), NEW, KNOWN)
     assert len(line.conflicts) == 1
     assert why in line.conflicts[0][1]
+
+
+@pytest.mark.parametrize(
+    ("flag", "known"),
+    [
+        ("--enable-piecewise-cuda-graph", OLD),
+        ("--enable-deepep-moe", OLD),
+        ("--enable-flashinfer-allreduce-fusion", OLD),
+        ("--enforce-piecewise-cuda-graph", OLD | {"--enforce-piecewise-cuda-graph"}),
+        ("--enable-breakable-cuda-graph", OLD | {"--enable-breakable-cuda-graph"}),
+    ],
+)
+def test_so_are_those_of_older_releases(flag: str, known: frozenset[str]) -> None:
+    assert len(command.command_line(target(flag), known, KNOWN).conflicts) == 1
+
+
+@pytest.mark.parametrize("size", ["2048", "8192"])
+def test_an_operators_size_of_chunks_is_taken_where_they_are_joined(size: str) -> None:
+    flag = f"--chunked-prefill-size={size}"
+    joined = command.command_line(target(flag), NEW, KNOWN)
+    assert not joined.conflicts
+    assert [str(one) for one in (*joined.flags, *joined.added) if "chunked" in one.name] == [flag]
+    alone = command.command_line(target(flag), OLD, Installed("0.4.6", recipes.DEEPSEEK, tells_lengths=False))
+    assert "does not tell" in alone.conflicts[0][1]
+
+
+@pytest.mark.parametrize(("lengths", "told"), [("orig_seq_lens: Optional[Tensor]", True), ("", False), (None, False)])
+def test_whether_a_release_tells_where_prompts_end(tmp_path: Path, lengths: str | None, told: bool) -> None:
+    (tmp_path / "srt" / "model_executor").mkdir(parents=True)
+    if lengths is not None:
+        (tmp_path / "srt" / "model_executor" / "forward_batch_info.py").write_text(lengths)
+    assert release.tells_prompt_lengths(tmp_path) is told
+
+
+@pytest.mark.parametrize("flags", [("--dp 2", "--enable-dp-attention"), ("--attention-data-parallel-size=2",)])
+def test_data_parallel_attention_goes_where_it_was_seen_right(flags: tuple[str, ...]) -> None:
+    wanted = target(*flags, tp=2)
+    assert not command.command_line(wanted, NEW, KNOWN).conflicts
+    for version, runs in (
+        ("0.5.19", recipes.DEEPSEEK),
+        ("0.5.24", recipes.DEEPSEEK),
+        (None, recipes.DEEPSEEK),
+        ("0.5.23", recipes.QWEN3_MOE),
+        ("0.5.23", None),
+    ):
+        (found,) = command.command_line(wanted, NEW, Installed(version, runs, tells_lengths=True)).conflicts
+        assert "DeepSeek models in SGLang 0.5.20 to 0.5.23" in found[1]
+
+
+def test_the_dumper_and_the_preflight_have_one_rule_for_it() -> None:
+    for version in ("0.5.19", "0.5.20", "0.5.20.post1", "0.5.22", "0.5.23", "0.5.24", "0.6.0", "", None):
+        for file in recipes.MODEL_FILES:
+            right = attention.proved(version, file.model_class)
+            assert recipes.attention_seen_right(file, version) is right, (version, file)
+
+
+@pytest.mark.parametrize(
+    ("known", "ranks", "fuses"), [(OLD, 2, True), (OLD, 1, False), (NEW, 2, False), (names("--port"), 2, False)]
+)
+def test_a_release_that_fuses_by_itself_is_known(known: frozenset[str], ranks: int, fuses: bool) -> None:
+    assert command.fuses_by_itself(known, ranks) is fuses
+
+
+def test_replicas_need_nothing() -> None:
+    assert not command.command_line(target("--dp 2"), NEW).conflicts
 
 
 @pytest.mark.parametrize("flag", ["--port=8000", "--tp=1", "--chunked-prefill-size=-1", "--speculative-algorithm=NONE"])
