@@ -36,6 +36,7 @@ LOOKS = {
     ("profiles",),
     ("server", "logs"),
     ("server", "preflight"),
+    ("shm", "show"),
     ("server", "state"),
     ("status",),
 }
