@@ -20,6 +20,7 @@ class Action:
     area, verb: its name in the palette, 'area: verb'; without a verb the label is it.
     where: the screen whose key it is.
     needs_link: it asks the container, so it waits for a live link.
+    in_footer: False for a key that is shown where it is of use.
     leaves_trace: changes nothing that is there but leaves something behind, so a read-only profile refuses it too.
     """
 
@@ -34,6 +35,7 @@ class Action:
     where: str = MAIN
     needs_link: bool = False
     leaves_trace: bool = False
+    in_footer: bool = True
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -116,6 +118,18 @@ ACTIONS: tuple[Action, ...] = (
         "hsconsole server preflight",
         area="server",
         needs_link=True,
+    ),
+    Action(
+        "shm.clean",
+        "m",
+        "clean memory",
+        "Remove what dead processes left in /dev/shm; never dumps",
+        "hsconsole shm clean",
+        changes=True,
+        area="shm",
+        verb="clean",
+        needs_link=True,
+        in_footer=False,
     ),
     Action(
         "dumps.test",

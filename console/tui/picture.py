@@ -16,8 +16,6 @@ from remote.wire.patch import PatchStatus
 from remote.wire.server import LogLines, Phase, ServerState
 from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
 
-RATE_WINDOW = 60.0  # seconds over which /dev/shm's fill rate is taken
-RATE_LEAST = 2.0  # seconds of history before there is a rate at all
 GPU_HISTORY = 24  # samples
 OVERDUE = 12.0  # seconds; what is watched comes every five, changed or not
 NO_SERVER = (Phase.STOPPED, Phase.CRASHED, Phase.ORPHANS, Phase.PORT_HELD)
@@ -40,7 +38,6 @@ class Picture:
         self.dumps = DumpList()
         self.dumps_seen = False
         self.log = LogBuffer()
-        self._shm_history: deque[tuple[float, int]] = deque()
         self._true_at: dict[type, float] = {}  # when the last value of a kind was true
         self._alive: float | None = None
         self._agent: int | None = None
@@ -90,16 +87,6 @@ class Picture:
         """Seconds since the server's state came, as far as it is known to have lasted."""
         return max(self.clock.monotonic() - self.server_seen - (self.stale or 0.0), 0.0)
 
-    def shm_rate(self) -> float | None:
-        """Bytes a second that /dev/shm fills by (negative: empties); None while unknown."""
-        now = self.clock.monotonic() - (self.stale or 0.0)
-        history = self._shm_history
-        while len(history) > 1 and now - history[1][0] >= RATE_WINDOW:
-            history.popleft()
-        if not history or now - history[0][0] < RATE_LEAST:
-            return None
-        return (history[-1][1] - history[0][1]) / min(now - history[0][0], RATE_WINDOW)
-
     def see_link(self, state: LinkState) -> None:
         self.link = state
         if state.phase is LinkPhase.LIVE:
@@ -122,7 +109,6 @@ class Picture:
             self._see_gpus(value)
         elif isinstance(value, ShmSnapshot):
             self.shm = value
-            self._shm_history.append((self.clock.monotonic(), value.used))
         elif isinstance(value, DumpsChange):
             self.dumps.change(value)
             self.dumps_seen = True

@@ -122,3 +122,39 @@ async def test_who_holds_the_gpus_is_asked_of_the_host_while_no_server_runs(monk
         link_of(stage).say(server=scenes.READY)
         await settled(pilot)
         assert "Proxmox host" not in words(pilot), "the server is the answer"
+
+
+async def test_memory_is_told_by_owner_and_cleaned_by_its_key() -> None:
+    stage = Stage(scenes.left_over)
+    async with on_stage(stage) as pilot:
+        await settled(pilot)
+        assert "other: NCCL 31.3 · SGLang 0.17" in words(pilot)
+        assert "+612 MB/s −574 MB/s: full in" in words(pilot)
+        assert "! 16.8 GB left by dead processes: m removes" in words(pilot)
+        await pilot.press("m")
+        await until(pilot, lambda: "Go ahead: shm.clean" in words(pilot))
+        assert "$ unlink /dev/shm/nccl-0Q5xSw" in words(pilot)
+        await pilot.press("right", "enter")
+        await until(pilot, lambda: "3 segments removed." in words(pilot))
+        assert link_of(stage).asked[-3:].count("run shm.clean") == 1
+
+
+@pytest.mark.parametrize(
+    ("shm", "says"),
+    [
+        ({"filling": None, "emptying": None}, "no rate yet"),
+        ({"filling": 0.0, "emptying": 50_000.0}, "steady"),
+        ({"filling": 0.0, "emptying": 2e9}, "−2.0 GB/s"),
+        ({"filling": 1e9, "emptying": 2e9}, "+1.0 GB/s −2.0 GB/s"),
+        ({"filling": 1e9, "emptying": 0.0}, "+1.0 GB/s: full in 5 min"),
+        ({"stale": 12_288, "stale_files": 3}, "no rate yet"),
+        ({"unsure": 2 << 30, "doubt": "this user may not look"}, "? 2.1 GB maybe left by dead processes: this"),
+    ],
+)
+async def test_how_memory_fills(shm: dict[str, object], says: str) -> None:
+    stage = Stage(scenes.ready)
+    async with on_stage(stage) as pilot:
+        link_of(stage).say(shm=dataclasses.replace(scenes.SHM, **shm))  # type: ignore[arg-type]
+        await until(pilot, lambda: says in words(pilot))
+        assert ("full in" in words(pilot)) is ("full in" in says), "what empties is never said to be full in a while"
+        assert ("by dead processes" in words(pilot)) is ("unsure" in shm), "a few kilobytes are not worth a line"

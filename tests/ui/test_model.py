@@ -136,16 +136,6 @@ class TestPicture:
     def test_nothing_is_stale_before_there_was_a_link(self) -> None:
         assert Picture(scenes.PROFILE, FrozenClock()).stale is None
 
-    def test_fill_rate(self) -> None:
-        picture, clock = self.live()
-        assert picture.shm_rate() is None
-        for second in range(5):
-            clock.now = 1000.0 + second
-            picture.see(dataclasses.replace(scenes.SHM, used=second * 100))
-        assert picture.shm_rate() == pytest.approx(100)
-        clock.now += 300  # nothing has changed since, so nothing was said
-        assert picture.shm_rate() == pytest.approx(0)
-
     def test_a_new_agent_makes_the_log_look_for_repeats(self) -> None:
         picture, _ = self.live()
         picture.see(scenes.LOG_LINES)

@@ -31,7 +31,8 @@ def fill_history(app: HsConsoleApp) -> None:
         now = tuple(dataclasses.replace(gpu, utilization=max(used - 3 * gpu.index, 0)) for gpu in snapshot.gpus)
         app.picture.see(dataclasses.replace(snapshot, gpus=now))
     app.picture.clock.now += 10  # type: ignore[attr-defined]
-    app.picture.see(dataclasses.replace(scenes.SHM, used=scenes.SHM.used + 1_150_000_000))
+    used = scenes.SHM.used + 1_150_000_000
+    app.picture.see(dataclasses.replace(scenes.SHM, used=used, filling=115e6, emptying=0.0))
 
 
 async def _ready(pilot: Pilot[None], stage: Stage) -> None:
@@ -68,6 +69,7 @@ STATES: dict[str, tuple[Callable[[FakeLink], None], dict[str, Any], Callable[...
     "no_gpu": (scenes.no_gpu, {"profile": scenes.DEMO}, _as_it_is),
     "one_gpu_lost": (scenes.one_lost_gpu, {}, _as_it_is),
     "orphans_read_only": (scenes.orphans, {"profile": scenes.READ_ONLY}, _as_it_is),
+    "left_over": (scenes.left_over, {}, _as_it_is),
     "hostile": (scenes.hostile, {}, _as_it_is),
 }
 
@@ -103,6 +105,8 @@ PAGES: dict[str, tuple[Callable[[FakeLink], None], tuple[str, ...]]] = {
     "confirm_stop": (scenes.answering, ("x",)),
     "confirm_apply": (scenes.answering, ("p", "a")),
     "stopped": (scenes.answering, ("x", "right", "enter")),
+    "confirm_clean": (scenes.left_over, ("m",)),
+    "cleaned": (scenes.left_over, ("m", "right", "enter")),
     "test_request": (scenes.answering, ("t",)),
     "request": (scenes.answering, ("enter",)),
     "request_verified": (scenes.answering, ("down", "down", "down", "down", "v")),

@@ -26,7 +26,7 @@ ONLY_WHEN_OF_USE = ("link.retry",)  # not shown at all while it can't be used
 def keys(*names: str, where: str = "") -> list[BindingType]:
     """Bindings of the actions with these ids, and of all that belong to the screen `where`."""
     wanted = [action for action in ACTIONS if action.id in names or action.where == where]
-    return [Binding(a.key, f"do('{a.id}')", a.label, id=a.id, tooltip=a.help) for a in wanted]
+    return [Binding(a.key, f"do('{a.id}')", a.label, a.in_footer, id=a.id, tooltip=a.help) for a in wanted]
 
 
 class Page(Screen[Result], Generic[Result]):

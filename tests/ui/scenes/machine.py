@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from remote.wire.telemetry import Gpu, GpuSnapshot, ShmSnapshot
+import dataclasses
+
+from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
+from remote.wire.telemetry import Gpu, GpuSnapshot, ShmOwner, ShmSnapshot
 from tests.ui.scenes.basics import GIB, NOW
 
 
@@ -31,3 +34,50 @@ NO_GPU = GpuSnapshot(NOW, (), "no NVIDIA library in this container: GPUs can't b
 
 
 SHM = ShmSnapshot(NOW, "/dev/shm", 504 * GIB, 252 * GIB, 252 * GIB, 480 * GIB, 212 * GIB)
+
+
+LEFT_OVER = dataclasses.replace(
+    SHM,
+    owners=(ShmOwner("NCCL", int(33.6e9), 12), ShmOwner("SGLang", 184_000_000, 5), ShmOwner("Python", 48_000, 40)),
+    stale=int(16.8e9),
+    stale_files=8,
+    filling=612e6,
+    emptying=574e6,
+)
+"""Of a run whose consumer nearly keeps up, after a server that was killed."""
+
+
+_DEAD = "nobody has it open; who could have made it has ended"
+_LEFT = (
+    ("nccl-0Q5xSw", f"NCCL, 8.4 GB, 3 h old; {_DEAD}"),
+    ("nccl-8vTgLk", f"NCCL, 8.4 GB, 3 h old; {_DEAD}"),
+    ("sgl_shm_mq_48213_3a075a05", "SGLang, 25.2 MB, 3 h old; nobody has it open; pid 48213, which made it, has ended"),
+)
+
+
+CLEAN = Plan(
+    "shm.clean",
+    "Remove 3 segments of dead processes from /dev/shm: 16.8 GB",
+    needed=True,
+    steps=tuple(Step(f"{name}: {words}", f"unlink /dev/shm/{name}") for name, words in _LEFT),
+    losses=("What these files hold; nobody who could use them is alive.",),
+    notes=(
+        "52 segments in use, or maybe, stay: nccl-x1Yt3p, pid 51007 has it open: sglang::scheduler_TP0; …",
+        "Dumps, and files of other names, are never touched.",
+    ),
+    basis={"at": 1_800_000_000, "device": 26, "segments": {}},
+)
+
+
+CLEAN_STEPS = tuple(StepResult(step.title, True, "removed", 0.0) for step in CLEAN.steps)
+
+
+CLEANED = Outcome(
+    "shm.clean",
+    True,
+    "3 segments removed.",
+    (
+        Check("segments", Verdict.OK, "all 3 are gone"),
+        Check("room", Verdict.OK, "287.4 GB free in /dev/shm, 270.6 GB before"),
+    ),
+)

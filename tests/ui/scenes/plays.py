@@ -19,7 +19,7 @@ from remote.wire.telemetry import Gpu, GpuSnapshot
 from tests.ui.fake_link import FakeLink, FrozenClock
 from tests.ui.scenes.basics import BAD, GIB, HOSTILE, LOG, NOW, PROFILE
 from tests.ui.scenes.dumps import DETAIL, NO_DUMPS, TEST_STEPS, TESTED, many_dumps, rows
-from tests.ui.scenes.machine import NO_GPU, SHM, gpus
+from tests.ui.scenes.machine import CLEAN, CLEAN_STEPS, CLEANED, LEFT_OVER, NO_GPU, SHM, gpus
 from tests.ui.scenes.patch import APPLY, PATCH, UNPATCHED_SERVER
 from tests.ui.scenes.proof import (
     CANARY_FAULTY,
@@ -173,6 +173,14 @@ def answering(link: FakeLink) -> None:
     )
     link.steps.update({"run server.stop": list(STOP_STEPS), "dumps.test": list(TEST_STEPS)})
     link.steps.update({"canary": list(CANARY_STEPS), "dumps.verify": verifying})
+
+
+def left_over(link: FakeLink) -> None:
+    """A server that was killed left segments, another one runs."""
+    answering(link)
+    link.say(shm=LEFT_OVER)
+    link.answers.update({"plan shm.clean": CLEAN, "run shm.clean": CLEANED})
+    link.steps["run shm.clean"] = list(CLEAN_STEPS)
 
 
 def verifying(args: dict[str, Any]) -> list[VerifyProgress]:
