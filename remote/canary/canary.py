@@ -12,6 +12,7 @@ from remote.dumps import content
 from remote.dumps.measured import ids_sha256
 from remote.dumps.watch import newest
 from remote.server import judgement, model
+from remote.server.command import ranks_of_a_request
 from remote.wire.dumps import Canary, DumpRow
 from remote.wire.errors import ServerError
 from remote.wire.plan import Check, StepResult, Verdict
@@ -163,7 +164,9 @@ class _Run:
         self._lap = now
 
     def _result(self, copies: Ranks) -> Canary:
-        needed = {check.verdict for check in self._checks if check.name != ranks.NAME or self._target.tp > 1}
+        needed = {
+            check.verdict for check in self._checks if check.name != ranks.NAME or ranks_of_a_request(self._target) > 1
+        }
         verdict = next((worst for worst in _WORST if worst in needed), Verdict.OK)
         if verdict is not Verdict.BAD:
             copies.remove()

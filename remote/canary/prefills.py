@@ -15,7 +15,7 @@ from remote.wire.target import Target
 
 NAME = "log against dumps"
 _LINE = re.compile(r"Prefill batch\b.*?#new-seq: (\d+).*?#new-token: (\d+)", re.ASCII)
-_OTHER_RANK = re.compile(r"\bTP[1-9]\d*\b", re.ASCII)
+_RANK = re.compile(r"\b(?:(DP\d+) )?TP(\d+)\b", re.ASCII)
 _WAIT_S = 3.0  # the line may be written after the answer
 _LIMIT = 16 << 20  # bytes of log since the beginning
 
@@ -84,14 +84,20 @@ class PrefillLog:
 
 
 def count(lines: Sequence[str]) -> Prefilled:
-    """Over the lines of all ranks but those that repeat what rank 0 says."""
-    found = [
-        match
-        for line in lines
-        for match in [_LINE.search(line)]
-        if match and not _OTHER_RANK.search(line[: match.start()])
-    ]
+    """Over the lines of all ranks but those that repeat what another says: of each DP its first TP, else TP0."""
+    matches = [match for match in map(_LINE.search, lines) if match]
+    ranks = [_rank(match.string[: match.start()]) for match in matches]
+    first: dict[str, int] = {}
+    for part, rank in ranks:
+        first[part] = min(rank, first.get(part, rank)) if part else 0
+    found = [match for match, (part, rank) in zip(matches, ranks) if rank == first[part]]
     return Prefilled(sum(int(match[1]) for match in found), sum(int(match[2]) for match in found))
+
+
+def _rank(prefix: str) -> tuple[str, int]:
+    """Of data-parallel attention or a replica, empty where there is none, and of the tensor-parallel group."""
+    match = _RANK.search(prefix)
+    return (match[1] or "", int(match[2])) if match else ("", 0)
 
 
 _QUIET = "Set SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION=0, as a start by hsconsole does."

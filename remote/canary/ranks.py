@@ -19,6 +19,7 @@ from remote.dumps.archive import TensorProblem
 from remote.dumps.dump import Dump
 from remote.dumps.files import read_small
 from remote.dumps.rows import number_of
+from remote.server.command import ranks_of_a_request
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
 
@@ -45,6 +46,7 @@ class Ranks:
 
     def __init__(self, target: Target, rid: str, ids_sha256: str) -> None:
         self._target = target
+        self._size = ranks_of_a_request(target)
         self._wanted = (rid, ids_sha256)
         self._path = os.path.join(target.dump_dir, ".canary")
         self._top = os.path.join(target.dump_dir, ".ranks")
@@ -52,11 +54,11 @@ class Ranks:
         self._copies: dict[int, str] = {}
 
     def name(self) -> None:
-        if self._target.tp > 1:
+        if self._size > 1:
             self._write(self._wanted)
 
     def withdraw(self) -> None:
-        if self._target.tp > 1:
+        if self._size > 1:
             self._write(())
 
     def _write(self, own: tuple[str, ...]) -> None:
@@ -85,7 +87,7 @@ class Ranks:
 
     def check(self, numpy: Any, first: States) -> Check:
         """first: what rank 0 wrote."""
-        others = self._target.tp - 1
+        others = self._size - 1
         if not others:
             return Check(NAME, Verdict.UNKNOWN, "one rank: nothing to compare with")
         self._wait(others)
@@ -105,7 +107,7 @@ class Ranks:
 
     def remove(self) -> None:
         """Its copies, those that were forgotten, and the whole folder when no other canary has anything there."""
-        if self._target.tp == 1:
+        if self._size == 1:
             return
         with contextlib.suppress(OSError), _locked(self._target.dump_dir):
             left = False

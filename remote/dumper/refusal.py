@@ -90,6 +90,7 @@ _OPTIONS = (
     _Option("dcp_size", _many, _CONTEXT_DECODE),
     _Option("enable_attn_tp_input_scattered", _named, _SCATTERED),
     _Option("enable_layernorm_sp", _named, _SEQUENCE),
+    _Option("moe_dense_tp_size", _named, _GATHERED),
     _Option("moe_a2a_backend", _named, _EXPERTS),
     _Option("enable_deepep_moe", _named, _EXPERTS_OLD),
     _Option("model_impl", _not_sglangs, _OTHER_CODE),

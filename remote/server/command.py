@@ -50,6 +50,14 @@ def fuses_by_itself(known: Collection[str], ranks: int) -> bool:
     return ranks > 1 and able and not any(name in known for name in DUMP_NEEDS_RANKS)
 
 
+def ranks_of_a_request(target: Target) -> int:
+    """How many ranks compute the same rows: all, but with data-parallel attention a part of them."""
+    given = {canonical(flag.name): flag.values for flag in parse(target.flags)[0]}
+    parts = given.get("--attn-dp-size") or (given.get("--dp-size") if "--enable-dp-attention" in given else None)
+    size = int(parts[0]) if parts and parts[0].isdecimal() else 1
+    return max(1, target.tp // max(1, size))
+
+
 @dataclasses.dataclass(frozen=True)
 class CommandLine:
     """The flags of a start, and what is wrong with the profile's.

@@ -185,6 +185,20 @@ def test_lines_of_all_releases_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ranks", "counted"),
+    [
+        (("DP0 TP0", "DP1 TP1"), Prefilled(2, 1)),  # attention: each has requests of its own
+        (("DP0 TP0", "DP0 TP1", "DP1 TP2", "DP1 TP3"), Prefilled(2, 2)),  # two share each
+        (("DP0 TP0", "DP0 TP1", "DP1 TP0", "DP1 TP1"), Prefilled(2, 2)),  # replicas
+        (("TP1",), Prefilled(0, 0)),
+    ],
+)
+def test_ranks_that_repeat_what_another_says_are_not_counted(ranks: tuple[str, ...], counted: Prefilled) -> None:
+    lines = [f"[now {rank}] Prefill batch, #new-seq: 1, #new-token: {at}" for at, rank in enumerate(ranks)]
+    assert prefills.count(lines) == counted
+
+
+@pytest.mark.parametrize(
     ("dumped", "others", "verdict"),
     [
         (Prefilled(4, 40), 0, Verdict.OK),
@@ -293,8 +307,9 @@ def test_rank_against_rank(
     assert left == ["req_7"], "of another canary, which may be about to compare"
 
 
-def test_one_rank_has_nothing_to_compare_with(tmp_path: Path) -> None:
-    copies = Ranks(target("/model", str(tmp_path)), "mine", "0" * 64)
+@pytest.mark.parametrize(("tp", "flags"), [(1, ()), (2, ("--dp 2", "--enable-dp-attention"))])
+def test_one_rank_has_nothing_to_compare_with(tmp_path: Path, tp: int, flags: tuple[str, ...]) -> None:
+    copies = Ranks(target("/model", str(tmp_path), tp=tp, flags=flags), "mine", "0" * 64)
     copies.name()
     assert not list(tmp_path.iterdir())
     check = copies.check(np, computed())

@@ -57,6 +57,7 @@ NO_GRAPHS = SimpleNamespace(prefill=SimpleNamespace(backend="disabled"))
         ("dcp_size", 1, 2, "--dcp-size"),
         ("enable_attn_tp_input_scattered", False, True, "--enable-attn-tp-input-scattered"),
         ("enable_layernorm_sp", False, True, "--enable-layernorm-sp"),
+        ("moe_dense_tp_size", None, 1, "--moe-dense-tp-size"),
         ("enable_dp_attention", False, True, "--enable-dp-attention"),
         ("attn_dp_size", 1, 2, "--enable-dp-attention"),
         ("enable_deepep_moe", False, True, "--enable-deepep-moe"),

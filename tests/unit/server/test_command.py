@@ -247,6 +247,23 @@ def test_a_release_that_fuses_by_itself_is_known(known: frozenset[str], ranks: i
     assert command.fuses_by_itself(known, ranks) is fuses
 
 
+@pytest.mark.parametrize(
+    ("flags", "ranks"),
+    [
+        ((), 8),
+        (("--dp-size=2",), 8),  # replicas
+        (("--dp 2", "--enable-dp-attention"), 4),
+        (("--data-parallel-size=8", "--enable_dp_attention"), 1),
+        (("--attention-data-parallel-size", "2"), 4),
+        (("--attn-dp-size=x",), 8),
+        (("--attn-dp-size=0",), 8),
+        (("--attn-dp-size=99",), 1),
+    ],
+)
+def test_how_many_ranks_compute_a_request(flags: tuple[str, ...], ranks: int) -> None:
+    assert command.ranks_of_a_request(target(*flags, tp=8)) == ranks
+
+
 def test_replicas_need_nothing() -> None:
     assert not command.command_line(target("--dp 2"), NEW).conflicts
 

@@ -222,6 +222,42 @@ def test_variables_that_contradict_dumping_are_refused(stand_in: StandIn) -> Non
     assert "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION" in found.found
 
 
+def declare(stand_in: StandIn, *fields: str) -> Path:
+    """Have the stand-in's release know more flags. Its package."""
+    package = stand_in.folder / "lib" / "sglang"
+    with (package / "srt" / "server_args.py").open("a") as file:
+        file.writelines(f"    {field}: A[str, 'x'] = None\n" for field in fields)
+    return package
+
+
+def test_what_the_release_and_the_model_allow_is_read_from_them(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = declare(stand_in, "dp_size", "enable_dp_attention", "enforce_disable_flashinfer_allreduce_fusion")
+    config = {"architectures": ["DeepseekV3ForCausalLM"], "num_hidden_layers": 61, "hidden_size": 64}
+    Path(stand_in.target.model_path, "config.json").write_text(json.dumps(config))
+    python = dataclasses.replace(
+        interpreter.inspect(stand_in.target.python, stand_in.target.env), sglang_version="0.5.9"
+    )
+    monkeypatch.setattr(interpreter, "inspect", lambda *_: python)
+    flags = ("--chunked-prefill-size=2048", "--dp 2", "--enable-dp-attention")
+    target = dataclasses.replace(stand_in.target, tp=2, flags=(*stand_in.target.flags, *flags))
+    found = [one for one in preflight.examine(target).checks if one.name == "dumping"]
+    assert ["--chunked-prefill-size" in found[0].found, "--enable-dp-attention" in found[1].found] == [True, True]
+    assert {one.verdict for one in found} == {Verdict.BAD}
+    (package / "srt" / "model_executor").mkdir()
+    (package / "srt" / "model_executor" / "forward_batch_info.py").write_text("orig_seq_lens: int")
+    monkeypatch.setattr(interpreter, "inspect", lambda *_: dataclasses.replace(python, sglang_version="0.5.23"))
+    assert check(target, "dumping").verdict is Verdict.OK
+
+
+def test_a_release_that_fuses_by_itself_is_said(stand_in: StandIn) -> None:
+    two = dataclasses.replace(stand_in.target, tp=2)
+    assert "fusion" not in {one.name for one in preflight.examine(two).checks}
+    declare(stand_in, "enable_flashinfer_allreduce_fusion")
+    assert "the dumper completes them" in check(two, "fusion").found
+
+
 def test_a_draft_that_this_release_captures_otherwise_is_refused(
     stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # D08
