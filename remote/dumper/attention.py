@@ -11,7 +11,8 @@ from typing import Any, Optional
 
 from . import release
 
-# Seen right in real servers, every tensor against another implementation; elsewhere it is refused.
+# Seen right in real servers with as many parts as ranks, every tensor against another implementation; elsewhere it is
+# refused.
 FIRST, LAST = "0.5.20", "0.5.23"
 MODEL = "DeepseekV2Model"
 

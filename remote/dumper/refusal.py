@@ -51,6 +51,10 @@ _ATTENTION = Problem(
     f"it is known to be right for DeepSeek models in SGLang {attention.FIRST} to {attention.LAST} alone. "
     "Start without --enable-dp-attention",
 )
+_ATTENTION_SHARED = Problem(
+    "data-parallel attention whose parts have several ranks can not be dumped",
+    "it is known to be right with one rank each alone. Start with --dp-size as large as --tp-size",
+)
 _APART = Problem("the ranks of data-parallel attention do not know of this prompt", "SGLang did not gather its length")
 _GATHERED = Problem("passes that ranks share can not be dumped", f"{_ROWS}. Start without --moe-dense-tp-size")
 _EXPERTS = Problem("experts that scatter tokens can not be dumped", f"{_ROWS}. Start without --moe-a2a-backend")
@@ -128,6 +132,8 @@ def of_model(model: Any, layers: Sequence[int]) -> Optional[Problem]:
         return _PIPELINE
     if attention.asked() and not attention.proved(release.version(), type(model).__name__):
         return _ATTENTION
+    if attention.asked() and release.attention_size() > 1:
+        return _ATTENTION_SHARED
     return None
 
 

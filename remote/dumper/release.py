@@ -51,6 +51,19 @@ def attention_rank() -> int:
     return tp_rank_and_size()[0]
 
 
+def attention_size() -> int:
+    """How many processes share the tokens of this one's requests."""
+    parallel = _attribute("sglang.srt.runtime_context", "get_parallel")
+    if parallel is not None:
+        with contextlib.suppress(Exception):
+            return int(parallel().attn_tp_size)
+    get = _attribute("sglang.srt.layers.dp_attention", "get_attention_tp_size")
+    if get is not None:
+        with contextlib.suppress(Exception):
+            return int(get())
+    return tp_rank_and_size()[1]
+
+
 def pp_rank_and_size(model: Any) -> tuple[int, int]:
     """This process's pipeline stage and how many there are; releases without stages have one."""
     group = getattr(model, "pp_group", None)

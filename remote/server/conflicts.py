@@ -17,12 +17,13 @@ class Installed:
     """What is known of the installed release and of the model, as far as dumping depends on it.
 
     runs: the file that runs the model's layers; None where no recipe is for it. tells_lengths: passes carry the whole
-    length of each prompt, so that chunks of it can be joined.
+    length of each prompt, so that chunks of it can be joined. sharing: ranks that compute the same request.
     """
 
     version: Optional[str] = None
     runs: Optional[ModelFile] = None
     tells_lengths: bool = False
+    sharing: int = 1
 
 
 UNKNOWN = Installed()
@@ -66,7 +67,7 @@ def _not_sglangs(values: Values) -> bool:
 
 
 def _seen_right(installed: Installed) -> bool:
-    return attention_seen_right(installed.runs, installed.version)
+    return installed.sharing == 1 and attention_seen_right(installed.runs, installed.version)
 
 
 GRAPHS = "inside a graph no Python runs, so nothing is dumped"
@@ -74,7 +75,10 @@ FUSION = "the tensors between layers are then one rank's partial sums"
 STAGES = "each rank then has only some of the layers"
 ROWS = "each rank then has only some of the rows"
 CHUNKS = "splits a long prompt into passes, and this release does not tell which belong together"
-ATTENTION = f"is known to be right for DeepSeek models in SGLang {ATTENTION_FIRST} to {ATTENTION_LAST} alone"
+ATTENTION = (
+    f"is known to be right for DeepSeek models in SGLang {ATTENTION_FIRST} to {ATTENTION_LAST} alone, "
+    "with as many parts as ranks"
+)
 CONFLICTS = (
     Conflict("--enable-mixed-chunk", _set, "appends decode rows to a prompt's rows"),
     Conflict("--chunked-prefill-size", _on, CHUNKS, unless=lambda installed: installed.tells_lengths),

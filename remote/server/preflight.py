@@ -75,7 +75,8 @@ def _installed(target: Target, version: Optional[str], package: Optional[Path]) 
         runs = choice.of_model(target, str(package))
     except OperatorError:
         runs = None
-    return Installed(version, runs, release.tells_prompt_lengths(package))
+    sharing = command.ranks_of_a_request(target)
+    return Installed(version, runs, release.tells_prompt_lengths(package), sharing)
 
 
 def _found(port: int) -> Found:

@@ -366,15 +366,15 @@ def two_batch_overlap_and_passes_that_ranks_share() -> None:
 
 
 @contextlib.contextmanager
-def attention_of_several(version: str = "0.5.23") -> Iterator[None]:
-    """A server with data-parallel attention; each of its two ranks has the tokens of its own requests."""
-    version_of, rank_of = release.version, release.attention_rank
-    release.version, release.attention_rank = lambda: version, lambda: 0
+def attention_of_several(version: str = "0.5.23", size: int = 1) -> Iterator[None]:
+    """A server with data-parallel attention; each of its parts of `size` ranks has requests of its own."""
+    kept = release.version, release.attention_rank, release.attention_size
+    release.version, release.attention_rank, release.attention_size = lambda: version, lambda: 0, lambda: size
     try:
         with arguments(attn_dp_size=2):
             yield
     finally:
-        release.version, release.attention_rank = version_of, rank_of
+        release.version, release.attention_rank, release.attention_size = kept
 
 
 GATHERED: dict[str, Any] = {"is_extend_in_batch": True, "global_num_tokens_cpu": [8, 3]}
@@ -440,8 +440,13 @@ def rows_of_other_ranks_among_a_rank_s_own() -> None:
 
 @case
 def data_parallel_attention_that_was_never_seen_right_is_refused() -> None:
-    for version, model in (("0.5.19", "DeepseekV2Model"), ("0.5.24", "DeepseekV2Model"), ("0.5.23", "Qwen3MoeModel")):
-        with attention_of_several(version):
+    for version, model, size in (
+        ("0.5.19", "DeepseekV2Model", 1),
+        ("0.5.24", "DeepseekV2Model", 1),
+        ("0.5.23", "Qwen3MoeModel", 1),
+        ("0.5.23", "DeepseekV2Model", 2),
+    ):
+        with attention_of_several(version, size):
             bench = Bench(model=model)
             bench.forward(bench.batch([3], **GATHERED))
             assert "data-parallel attention" in bench.cause("r0")

@@ -108,11 +108,17 @@ def test_data_parallel_attention_goes_where_it_was_seen_right(
 ) -> None:
     assert attention.proved(version, model) is right
     monkeypatch.setattr(release, "version", lambda: version)
+    monkeypatch.setattr(release, "attention_size", lambda: 1)
     monkeypatch.setattr(release, "option", lambda name: {"attn_dp_size": 2}.get(name, MISSING))
     instance = type(model, (SimpleNamespace,), {})(layers=range(61))
     problem = refusal.of_options() or refusal.of_model(instance, (3, 31, 59))
     assert (problem is None) is right
     assert right or "--enable-dp-attention" in problem.detail  # type: ignore[union-attr]
+    if right:
+        monkeypatch.setattr(release, "attention_size", lambda: 2)
+        shared = refusal.of_model(instance, (3, 31, 59))
+        assert shared is not None
+        assert "--dp-size as large as --tp-size" in shared.detail
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,9 @@ def test_data_parallel_attention_goes_where_it_was_seen_right(flags: tuple[str, 
     ):
         (found,) = command.command_line(wanted, NEW, Installed(version, runs, tells_lengths=True)).conflicts
         assert "DeepSeek models in SGLang 0.5.20 to 0.5.23" in found[1]
+    shared = Installed("0.5.23", recipes.DEEPSEEK, tells_lengths=True, sharing=2)
+    (found,) = command.command_line(wanted, NEW, shared).conflicts
+    assert "as many parts as ranks" in found[1]
 
 
 def test_the_dumper_and_the_preflight_have_one_rule_for_it() -> None:

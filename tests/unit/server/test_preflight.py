@@ -249,6 +249,7 @@ def test_what_the_release_and_the_model_allow_is_read_from_them(
     (package / "srt" / "model_executor" / "forward_batch_info.py").write_text("orig_seq_lens: int")
     monkeypatch.setattr(interpreter, "inspect", lambda *_: dataclasses.replace(python, sglang_version="0.5.23"))
     assert check(target, "dumping").verdict is Verdict.OK
+    assert "as many parts as ranks" in check(dataclasses.replace(target, tp=4), "dumping").found
 
 
 def test_a_release_that_fuses_by_itself_is_said(stand_in: StandIn) -> None:
