@@ -115,7 +115,8 @@ class HsConsoleApp(App[None]):
         ours = themes.MONO if self.no_color else themes.DARK
         # TEXTUAL_THEME is the operator's own choice
         self.theme = ours.name if constants.DEFAULT_THEME == "textual-dark" else constants.DEFAULT_THEME
-        self.set_interval(1.0, self._tick)
+        # takes too what a timer of `_soon` should have: Textual skips one that a busy machine lets begin too late
+        self.set_interval(1.0, self._take)
         self.call_after_refresh(self._open_link)
 
     def on_unmount(self) -> None:
@@ -183,10 +184,6 @@ class HsConsoleApp(App[None]):
         self.picture.see_link(state)
         if state.phase is LinkPhase.REFUSED and state.error is not None and state.error is not known:
             self.push_screen(ErrorScreen(state.error))
-
-    def _tick(self) -> None:
-        self.look()
-        self._look_when_due()
 
     def look(self) -> None:
         """Let every screen that can be seen show what changed."""

@@ -47,6 +47,14 @@ def test_the_screen_imports_neither_paramiko_nor_slowly() -> None:
     assert time.monotonic() - began < 5
 
 
+async def test_a_timer_that_never_fires_does_not_freeze_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(scenes.ready)
+    async with on_stage(stage) as pilot:
+        monkeypatch.setattr(pilot.app, "set_timer", lambda *_, **__: None)
+        link_of(stage).say(gpus=scenes.NO_GPU)
+        await until(pilot, lambda: "no NVIDIA library in this container" in words(pilot))
+
+
 async def test_a_factory_that_fails_is_shown() -> None:
     def broken(*args: Any) -> FakeLink:
         raise ConfigError("~/.ssh/config, line 3: unknown key", "Mend the line.")
@@ -70,7 +78,7 @@ async def test_lost_the_picture_stays_with_its_age_and_comes_back() -> None:
         assert shown.count("as of 23 s ago") == 5
         assert "s-001286" in shown
         stage.clock.now += 2
-        app_of(pilot)._tick()
+        app_of(pilot)._take()
         await pilot.pause()
         assert "trying again in 1 s" in words(pilot)
         assert "as of 25 s ago" in words(pilot)

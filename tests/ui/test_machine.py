@@ -116,7 +116,7 @@ async def test_who_holds_the_gpus_is_asked_of_the_host_while_no_server_runs(monk
         assert "seen from the Proxmox host, now:" in words(pilot)
         assert "GPU 3: 71.0 GiB held by a process outside of the container: pid 9" in words(pilot)
         assert "uid 0, [bold]train" in words(pilot)
-        app_of(pilot)._tick()
+        app_of(pilot)._take()
         await settled(pilot)
         assert len(asked) == 1, "once a minute, not once a second"
         link_of(stage).say(server=scenes.READY)

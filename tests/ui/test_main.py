@@ -237,6 +237,6 @@ async def test_at_rest_nothing_is_drawn() -> None:
     async with on_stage(Stage(scenes.ready)) as pilot:
         began = time.process_time()
         for _ in range(20):
-            app_of(pilot)._tick()
+            app_of(pilot)._take()
         await pilot.pause()
         assert (time.process_time() - began) / 20 < 0.02
