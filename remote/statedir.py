@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import stat
+import tempfile
 from collections.abc import Mapping
-from typing import Optional
+from typing import Any, Optional
 
 from remote.wire.errors import OperatorError
 
@@ -26,6 +29,25 @@ def state_dir(env: Optional[Mapping[str, str]] = None) -> str:
     raise StateDirError(
         "; ".join(problems), "Make one of these folders writable, or set XDG_STATE_HOME to one that is."
     )
+
+
+def write_json(path: str, value: Any) -> None:
+    """Replace `path` in one piece, down to the disk, for its owner alone: a reader sees the old value or the new one.
+
+    Raises OSError; then `path` is as it was, and nothing is left beside it.
+    """
+    folder, name = os.path.split(path)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def candidates(env: Mapping[str, str]) -> list[str]:

@@ -7,11 +7,10 @@ import dataclasses
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from typing import Optional
 
-from remote.statedir import StateDirError, state_dir
+from remote.statedir import StateDirError, state_dir, write_json
 from remote.wire.codec import decode, encode
 from remote.wire.errors import WireError
 
@@ -121,12 +120,6 @@ def _kept(path: str) -> Optional[Norms]:
 
 
 def _keep(path: str, learned: Norms) -> None:
-    """In one piece, so that nobody reads half of it; without it the next verification learns anew."""
+    """Without it the next verification learns anew."""
     with contextlib.suppress(OSError):
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.")
-        try:
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                json.dump(encode(learned), file)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
+        write_json(path, encode(learned))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Optional
@@ -13,7 +12,7 @@ from typing import Any, Optional
 from remote.processes import Identity
 from remote.server import find
 from remote.server.record import boot_id
-from remote.statedir import state_dir
+from remote.statedir import state_dir, write_json
 from remote.wire.codec import decode, encode
 from remote.wire.errors import OperatorError
 from remote.wire.plan import Verdict
@@ -32,7 +31,7 @@ def keep(port: int, server: Optional[Identity], verdict: Verdict) -> None:
         return
     kept = {**_key(server), "judgement": encode(Judgement(verdict, time.time()))}
     with contextlib.suppress(OSError, OperatorError):
-        _write(_path(port), kept)
+        write_json(os.fspath(_path(port)), kept)
 
 
 def last(port: int, server: Identity) -> Optional[Judgement]:
@@ -50,15 +49,3 @@ def _key(server: Identity) -> dict[str, Any]:
 
 def _path(port: int) -> Path:
     return Path(state_dir()) / f"canary-{port}.json"
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(value, file)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise

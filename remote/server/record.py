@@ -7,14 +7,13 @@ import dataclasses
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional
 
 from remote.processes import Identity
-from remote.statedir import state_dir
+from remote.statedir import state_dir, write_json
 from remote.wire.codec import decode, encode
 from remote.wire.errors import Refused, WireError
 
@@ -78,18 +77,7 @@ def read(port: int) -> Optional[Record]:
 
 def write(record: Record) -> None:
     """Atomic: a reader sees the old record or the new one."""
-    path = _path(record.port)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(encode(record), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    write_json(os.fspath(_path(record.port)), encode(record))
 
 
 def mark_stopped(record: Record) -> None:

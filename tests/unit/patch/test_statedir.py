@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -50,3 +51,15 @@ def test_a_folder_of_somebody_else_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(statedir, "candidates", lambda env: [str(tmp_path)])
     with pytest.raises(statedir.StateDirError, match="belongs to user 12345"):
         statedir.state_dir({})
+
+
+def test_what_is_kept_is_replaced_whole_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    for value in ({"a": 1}, ["b"]):
+        statedir.write_json(str(path), value)
+        assert json.loads(path.read_text()) == value
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(TypeError):
+        statedir.write_json(str(path), object())
+    assert json.loads(path.read_text()) == ["b"]
+    assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
