@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import time
 from typing import Any, Optional
 
 from remote import processes
-from remote.dumps.files import read_small
+from remote.dumps.claims import live
 from remote.patch.look import Look
-from remote.processes import Identity, Process
+from remote.processes import Process
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
 
@@ -34,7 +33,8 @@ class Claim:
 
 def check(target: Target, look: Look) -> Check:
     """Compare what live servers of this installation loaded with what the files hold now."""
-    claims = _claims(target.dump_dir)
+    found = (_claim(process, said) for process, said in live(target.dump_dir, READ_LIMIT))
+    claims = [claim for claim in found if claim is not None]
     own = [claim for claim in claims if look.path in claim.model_files]
     if own:
         return _claimed(own, look)
@@ -90,29 +90,16 @@ def _pids(found: list[Process]) -> str:
     return "pid " + ", ".join(str(process.pid) for process in found)
 
 
-def _claims(dump_dir: str) -> list[Claim]:
-    folder = os.path.join(dump_dir, ".loaded")
+def _claim(process: Process, said: dict[str, Any]) -> Optional[Claim]:
+    """None for one that lacks what a dumper of this release says."""
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-    except OSError:
-        return []
-    found = (_claim(os.path.join(folder, name)) for name in names)
-    return [claim for claim in found if claim is not None]
-
-
-def _claim(path: str) -> Optional[Claim]:
-    """What the file at `path` claims, if the process that wrote it lives; its text is anybody's."""
-    try:
-        said: Any = json.loads(read_small(path, READ_LIMIT))
-        process = processes.alive(Identity(said["pid"], said["start_ticks"]))
         digest, hashes = said["dumper_digest"], dict(said["model_files"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (KeyError, TypeError, ValueError):
         return None
-    if process is None or not isinstance(digest, str):
+    if not isinstance(digest, str):
         return None
-    return Claim(
-        process, {path: told for path, told in hashes.items() if isinstance(told, str)}, digest, _problem(said)
-    )
+    files = {path: told for path, told in hashes.items() if isinstance(told, str)}
+    return Claim(process, files, digest, _problem(said))
 
 
 def _problem(said: dict[str, Any]) -> str:

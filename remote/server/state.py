@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import threading
 import time
 from typing import Any, Callable, Optional
 
 from remote import ports, processes
+from remote.dumps import claims
 from remote.ports import Holder
 from remote.processes import Identity, Process
 from remote.server import ask, exits, judgement, log, progress
@@ -162,14 +161,9 @@ class Observer:
     def _patch_loaded(self, found: Found) -> Optional[str]:
         """The version of the dumper that a live process of the server says it loaded."""
         for member in found.members:
-            path = os.path.join(self.target.dump_dir, ".loaded", f"{member.process.pid}.json")
-            try:
-                with open(path, "rb") as file:
-                    said = json.loads(file.read(LOADED_LIMIT))
-                if said["start_ticks"] == member.process.start_ticks:
-                    return str(said["dumper_version"])
-            except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                continue
+            said = claims.of_process(self.target.dump_dir, member.process, LOADED_LIMIT)
+            if "dumper_version" in said:
+                return str(said["dumper_version"])
         return None
 
 
