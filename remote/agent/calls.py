@@ -13,7 +13,7 @@ from remote.dumps import detail, request, watch
 from remote.patch import operations as patch
 from remote.server import launch, log, preflight, recover, state, stop, suspects
 from remote.telemetry import clean, gpus, shm
-from remote.wire.dumps import Canary, Level, VerifySummary
+from remote.wire.dumps import Level, VerifySummary
 from remote.wire.errors import OperatorError, WireError
 from remote.wire.plan import Outcome, Plan, StepResult
 from remote.wire.target import Target
@@ -70,19 +70,11 @@ def _run(context: Context, action: str, basis: dict[str, Any], ticket: Ticket = 
     return audit.record(target, action, ticket, context.emit, lambda emit: run(target, basis, emit), basis)
 
 
-def _recorded(name: str, work: Callable[[Target, Callable[[Any], None]], Any]) -> Callable[..., Any]:
+def _recorded(name: str, work: Callable[[Context, Callable[[Any], None]], Any]) -> Callable[..., Any]:
     def handler(context: Context, ticket: Ticket = None) -> Any:
-        target = _target(context)
-        return audit.record(target, name, ticket, context.emit, lambda emit: work(target, emit))
+        return audit.record(_target(context), name, ticket, context.emit, lambda emit: work(context, emit))
 
     return handler
-
-
-def _canary(context: Context, ticket: Ticket = None) -> Canary:
-    target = _target(context)
-    return audit.record(
-        target, "canary", ticket, context.emit, lambda emit: canary.run(target, emit, context.cancelled)
-    )
 
 
 def _verify(
@@ -114,8 +106,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "dumps.list": lambda c, last=50: watch.newest(_target(c).dump_dir, last),
     "dumps.show": lambda c, number: detail.show(_target(c).dump_dir, number),
     "dumps.verify": _verify,
-    "canary": _canary,
-    "dumps.test": _recorded("dumps.test", request.test),
+    "canary": _recorded("canary", lambda c, emit: canary.run(_target(c), emit, c.cancelled)),
+    "dumps.test": _recorded("dumps.test", lambda c, emit: request.test(_target(c), emit)),
     "audit.show": lambda _, last=40: audit.show(last),
     "audit.verify": lambda _: audit.verify(),
     "recover.facts": lambda c: suspects.facts(_target(c)),
