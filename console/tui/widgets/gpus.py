@@ -49,9 +49,8 @@ class Gpus(Panel):
         if snapshot is None:
             return [Content.styled(" waiting for the first look …", ink.MUTED)]
         if not snapshot.gpus:
-            why = line(snapshot.problem) or "no GPU in this container"
-            lines = [Content.styled(f" {why}", ink.MUTED)]
-            return [*lines, plain(f" {line(snapshot.remedy)}", ink.MUTED)] if snapshot.remedy else lines
+            why = snapshot.problem or "no GPU in this container"
+            return [row for text in (why, snapshot.remedy) for row in _wrapped(text, ink.MUTED, width)]
         lines = [plain(f" ✗ {line(snapshot.problem)}", ink.BAD)] if snapshot.problem else []
         return [*self._grid(snapshot.gpus, width), *lines, *self._holders(width)]
 
@@ -61,8 +60,7 @@ class Gpus(Panel):
         if found is None:
             return []
         ago = age(self.picture.clock.monotonic() - self.picture.gpu_holders_seen)
-        rows = (wrap(line(held.line), max(width - 4, 20), subsequent_indent="  ") for held in found.held)
-        lines = [plain(f" {text}", ink.WARN) for row in rows for text in row]
+        lines = [row for held in found.held for row in _wrapped(held.line, ink.WARN, width)]
         lines += [plain(f" {line(found.problem)}", ink.MUTED)] if found.problem else []
         most = MOST_HOLDERS if self.screen.size.height >= 30 else 1
         more = [Content.styled(" more: hsconsole status", ink.MUTED)] if len(lines) > most else []
@@ -101,6 +99,11 @@ class Gpus(Panel):
         fields["bar"] = _bar(gpu, min(left - 1, 32))
         row = Content(" ").join([index, *(fields[name] for name in wanted)])
         return cells(row, width)
+
+
+def _wrapped(text: str, style: str, width: int) -> list[Content]:
+    rows = wrap(line(text), max(width - 4, 20), subsequent_indent="  ")
+    return [plain(f" {row}", style) for row in rows]
 
 
 def _part(part: MigDevice) -> Gpu:
