@@ -19,6 +19,7 @@ from tests.engine.keyboard import Keyboard, at_the_screen
 from tests.engine.test_keyboard import apply_the_patch, revert_the_patch, send_a_test_request, stop_the_server
 
 HERE = Path(__file__).parent
+REQUESTS = 6
 
 
 def say(text: str) -> None:
@@ -44,8 +45,14 @@ async def walk(stage: Stage) -> None:
         await keyboard.until("progress", lambda: picture.server and picture.server.load, 120)
         save(keyboard, "main-loading")
         await keyboard.until("ready", lambda: picture.server and picture.server.phase is Phase.READY, 200)
-        for _ in range(6):
+        await keyboard.press("C")
+        await keyboard.ended()
+        save(keyboard, "canary")
+        await keyboard.press("escape")
+        for _ in range(REQUESTS):
             await send_a_test_request(keyboard)
+        await keyboard.until("their rows", lambda: len(picture.dumps) >= REQUESTS)
+        await asyncio.sleep(1.0)
         save(keyboard, "main-ready")
         await keyboard.press("enter")
         await asyncio.sleep(1.0)
