@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from console.cancel import Cancel
 from console.channel import GIVEN_UP, FrameChannel
 from console.config.profile import Profile
-from console.errors import ErrorReport, LinkError, LinkLost, NoAnswer, OperatorError, WireError, from_report
+from console.errors import ErrorReport, LinkError, LinkLost, NoAnswer, NotAsked, OperatorError, WireError, from_report
 from console.heartbeat import Heartbeat
 from remote.wire import frames
 from remote.wire.codec import decode
@@ -60,6 +60,7 @@ def start(connection: Connection, profile: Profile, tell: Tell) -> AgentClient:
     except BaseException:
         connection.close()
         raise
+    client.renew = lambda: start(connection.anew(), profile, tell)
     return client
 
 
@@ -71,9 +72,11 @@ class Stream:
 
 
 class AgentClient:
-    """Used from any thread. Once the line is lost, `lost` says why and every call raises it."""
+    """Used from any thread. Once the line is lost, `lost` says why and every call raises NotAsked."""
 
     hello: Hello
+    renew: Callable[[], AgentClient]
+    """Another client of the same container, by the same way. Raises as `connect`."""
 
     def __init__(self, connection: Connection, launched: Launched) -> None:
         """Wait for the agent's first words. Raises LinkError when they don't come."""
@@ -166,7 +169,7 @@ class AgentClient:
         number = next(self._numbers) if number is None else number
         with self._lock:
             if self.lost:
-                raise LinkLost(self.lost.what, NOT_ASKED)
+                raise NotAsked(self.lost.what, NOT_ASKED)
             self._receivers[number] = receive
         self._channel.send(frames.ask(number, name, args))
         return number

@@ -25,6 +25,7 @@ __all__ = [
     "LinkError",
     "LinkLost",
     "NoAnswer",
+    "NotAsked",
     "OperatorError",
     "PatchError",
     "Refused",
@@ -50,6 +51,10 @@ class LinkError(OperatorError):
 class LinkLost(LinkError):
     id = "link.lost"
     title = "The link was lost"
+
+
+class NotAsked(LinkLost):
+    """There was no link to ask over: nothing was sent."""
 
 
 class NoAnswer(LinkError):

@@ -19,7 +19,7 @@ from console.errors import (
     HostKeyChanged,
     HostKeyUnknown,
     LinkError,
-    LinkLost,
+    NotAsked,
     OperatorError,
 )
 from console.subscriptions import Subscription, Subscriptions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["AskHostKey", "Link", "LinkListener", "LinkPhase", "LinkState"]
 
 STALE_AFTER = 4.5  # seconds of silence; the heartbeat comes every 2
-BACKOFF = (1.0, 2.0, 4.0, 8.0)  # seconds; with the time to connect, live again within 10 s of the line's return
+BACKOFF = (1.0, 2.0, 4.0)  # seconds; with an attempt under way and one that succeeds, live within 10 s of the return
 STEADY = 10.0  # a link that lived as long starts its backoff anew
 TICK = 0.25
 
@@ -136,10 +136,10 @@ class Link:
         cancel: Cancel | None = None,
         **args: Any,
     ) -> Any:
-        """As AgentClient.call. Raises LinkLost at once when there is no link, and when it goes meanwhile."""
+        """As AgentClient.call. Raises NotAsked at once when there is no link, LinkLost when it goes meanwhile."""
         client = self._client
         if client is None:
-            raise LinkLost(f"{self._state.phase.value}: {self._state.detail}", NOT_ASKED)
+            raise NotAsked(f"{self._state.phase.value}: {self._state.detail}", NOT_ASKED)
         return client.call(name, timeout=timeout, on_event=on_event, cancel=cancel, **args)
 
     def stream(self, name: str, on_event: OnEvent, **args: Any) -> Subscription:

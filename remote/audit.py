@@ -6,12 +6,13 @@ import os
 import time
 from typing import Any, Callable, Optional, TypeVar
 
-from remote.server.record import who
+from remote import processes
+from remote.server.record import boot_id, who
 from remote.statedir import state_dir
 from remote.wire import chain, journal
-from remote.wire.audit import ChainReport, Entries, Entry, Ticket, bounded, new_id, now
+from remote.wire.audit import Became, ChainReport, Entries, Entry, Fate, Ticket, bounded, new_id, now
 from remote.wire.codec import decode, encode
-from remote.wire.errors import OperatorError
+from remote.wire.errors import ErrorReport, OperatorError, Refused
 from remote.wire.masking import mask_json, secrets_of
 from remote.wire.plan import StepResult
 from remote.wire.target import Target
@@ -32,6 +33,41 @@ def show(last: int) -> Entries:
 
 def verify() -> ChainReport:
     return chain.verify(path())
+
+
+def fate(ident: str) -> Fate:
+    """What became of the action of that ticket. Raises AuditError when the log can't tell.
+
+    One that is not on record is forbidden, by a line of its own: a call that comes late over a line that was dead must
+    not begin after its operator was told that it never did.
+    """
+    entries = chain.about(path(), ident)
+    if not entries:
+        journal.append(path(), Entry("void", now(), id=ident, who=who()))
+        entries = chain.about(path(), ident)
+    if entries[0].kind == "void":
+        return Fate(Became.NEVER)
+    if len(entries) == 1 and not _is_at_work(entries[0]):
+        entries = chain.about(path(), ident)  # it may have ended in between
+        if len(entries) == 1:
+            return Fate(Became.CUT_OFF, entries[0].at)
+    return _ended(entries) if len(entries) > 1 else Fate(Became.RUNNING, entries[0].at)
+
+
+def _is_at_work(begin: Entry) -> bool:
+    """Does the agent that began it live?"""
+    by = begin.data.get("agent")
+    if not isinstance(by, dict) or by.get("boot_id") != boot_id():
+        return False
+    process = processes.read(by.get("pid", 0))
+    return process is not None and process.start_ticks == by.get("start_ticks")
+
+
+def _ended(entries: list[Entry]) -> Fate:
+    data = entries[-1].data
+    steps = tuple(decode(StepResult, step) for step in data.get("steps", ()))
+    error = decode(ErrorReport, data["error"]) if "error" in data else None
+    return Fate(Became.ENDED, entries[0].at, steps, data.get("result"), error)
 
 
 def record(
@@ -55,17 +91,27 @@ def record(
             steps.append(event)
         emit(event)
 
-    log.write("begin", {"basis": basis or {}})
+    log.write("begin", {"basis": basis or {}, "agent": _self()})
     began = time.monotonic()
     try:
+        log.refuse_void()
         result = work(keep)
     except BaseException as error:
-        what = {"id": error.id, "what": error.what} if isinstance(error, OperatorError) else {"what": repr(error)}
-        log.write("end", {"ok": False, "error": what, "steps": steps, "seconds": time.monotonic() - began})
+        told = error.report() if isinstance(error, OperatorError) else _fault(error)
+        log.write("end", {"ok": False, "error": told, "steps": steps, "seconds": time.monotonic() - began})
         raise
     ended = {"ok": getattr(result, "ok", None), "result": result, "steps": steps}
     log.write("end", {**ended, "seconds": time.monotonic() - began})
     return result
+
+
+def _self() -> dict[str, Any]:
+    own = processes.read(os.getpid())
+    return {"pid": os.getpid(), "start_ticks": own.start_ticks if own else 0, "boot_id": boot_id()}
+
+
+def _fault(error: BaseException) -> ErrorReport:
+    return ErrorReport("agent.fault", "The agent failed", repr(error), "Please report this.")
 
 
 class _Log:
@@ -89,3 +135,12 @@ class _Log:
         except OperatorError as error:  # also when there is no place for any record
             what = f"this action's {kind} could NOT be recorded: {error.what}"
             self._emit(StepResult(TITLE, ok=False, detail=what))
+
+    def refuse_void(self) -> None:
+        """Raise Refused when this action was forbidden before it began: its operator was told that it never did."""
+        try:
+            first = next(iter(chain.about(path(), self._ticket.id)), None)
+        except OperatorError:
+            return  # as it is with a log that can't be written
+        if first is not None and first.kind == "void":
+            raise Refused("it came too late: it was said to have never begun", "Ask for it again.")

@@ -10,7 +10,8 @@ from console import audit
 from console.cancel import Cancel
 from console.config.profile import Profile
 from console.errors import Refused
-from console.operations import gpuholders
+from console.operations import fate, gpuholders
+from console.operations.fate import Wait
 from remote.wire.audit import ChainReport, Entries, Ticket
 from remote.wire.codec import decode
 from remote.wire.dumps import (
@@ -89,12 +90,12 @@ def dump(agent: Agent, number: int) -> DumpDetail:
     return decode(DumpDetail, agent.call("dumps.show", timeout=PATIENT, number=number))
 
 
-def dump_test(agent: Agent, profile: Profile, on_step: OnStep) -> DumpTest:
+def dump_test(agent: Agent, profile: Profile, on_step: OnStep, wait: Wait | None = None) -> DumpTest:
     """Send ids 1…10 and check the dump they leave."""
     refuse_read_only(profile)
 
     def work(on_step: OnStep, ticket: Ticket) -> DumpTest:
-        return decode(DumpTest, agent.call("dumps.test", timeout=PATIENT, on_event=_steps(on_step), ticket=ticket))
+        return decode(DumpTest, fate.act(agent, "dumps.test", ticket, on_step, timeout=PATIENT, wait=wait))
 
     return audit.record(profile, "dumps.test", work, on_step)
 
@@ -131,14 +132,14 @@ def dumps_verify(
     return dataclasses.replace(found, note="; ".join(filter(None, (found.note, *notes))))
 
 
-def canary(agent: Agent, profile: Profile, on_step: OnStep, cancel: Cancel | None = None) -> Canary:
+def canary(
+    agent: Agent, profile: Profile, on_step: OnStep, cancel: Cancel | None = None, wait: Wait | None = None
+) -> Canary:
     """A few prompts through the running server, and whether their dumps mean what they should."""
     refuse_read_only(profile)
 
     def work(on_step: OnStep, ticket: Ticket) -> Canary:
-        return decode(
-            Canary, agent.call("canary", timeout=ACTION, on_event=_steps(on_step), cancel=cancel, ticket=ticket)
-        )
+        return decode(Canary, fate.act(agent, "canary", ticket, on_step, timeout=ACTION, wait=wait, cancel=cancel))
 
     return audit.record(profile, "canary", work, on_step)
 
@@ -148,19 +149,16 @@ def plan(agent: Agent, action: str) -> Plan:
     return decode(Plan, agent.call("plan", timeout=PATIENT, action=action))
 
 
-def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep) -> Outcome:
-    """Run a plan that the operator has seen. Raises ChangedSincePlan when what it rests on has changed."""
+def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep, wait: Wait | None = None) -> Outcome:
+    """Run a plan that the operator has seen. Raises ChangedSincePlan when what it rests on has changed.
+
+    wait: for the next link, where this one goes midway; then the outcome is learned from the container (`fate.act`).
+    """
     refuse_read_only(profile)
 
     def work(on_step: OnStep, ticket: Ticket) -> Outcome:
-        answer = agent.call(
-            "run",
-            timeout=ACTION,
-            on_event=_steps(on_step),
-            action=confirmed.action,
-            basis=confirmed.basis,
-            ticket=ticket,
-        )
+        action, basis = confirmed.action, confirmed.basis
+        answer = fate.act(agent, "run", ticket, on_step, timeout=ACTION, wait=wait, action=action, basis=basis)
         outcome = decode(Outcome, answer)
         return dataclasses.replace(outcome, checks=gpuholders.explain(agent, profile, outcome.checks))
 
@@ -181,7 +179,3 @@ def refuse_read_only(profile: Profile) -> None:
     """What leaves anything in the container passes here, whatever face asks."""
     if profile.read_only:
         raise Refused(f"profile {profile.name!r} is read-only", "Set read_only = false in its file to allow actions.")
-
-
-def _steps(on_step: OnStep) -> Callable[[Any], None]:
-    return lambda event: on_step(decode(StepResult, event))

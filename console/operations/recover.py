@@ -8,8 +8,9 @@ from typing import Any
 from console import audit
 from console.config.profile import Profile
 from console.errors import OperatorError, Refused
-from console.operations import gpuholders, hostcommands, recovery_words
+from console.operations import fate, gpuholders, hostcommands, recovery_words
 from console.operations.calls import Agent, OnStep, refuse_read_only, server_state
+from console.operations.fate import Wait
 from console.operations.proxmox import ProxmoxHost, said
 from console.operations.recovery_plan import ACTION, RESTART, START, STOP, WELL, Wish, build
 from console.operations.recovery_ways import Ways
@@ -39,7 +40,7 @@ def plan(agent: Agent | None, profile: Profile, wish: Wish = DEFAULT) -> Plan:
         return build(ways.see(restart=wish.last == RESTART), profile, wish)
 
 
-def run(agent: Agent | None, profile: Profile, confirmed: Plan, on_step: OnStep) -> Outcome:
+def run(agent: Agent | None, profile: Profile, confirmed: Plan, on_step: OnStep, wait: Wait | None = None) -> Outcome:
     """Run a plan that the operator has seen. Each process is told by pid and start time right before its signal.
 
     Raises ChangedSincePlan when there is somebody in the way whom the plan did not know.
@@ -48,7 +49,7 @@ def run(agent: Agent | None, profile: Profile, confirmed: Plan, on_step: OnStep)
     agent = agent if confirmed.basis["way"] == "link" else None  # a link that gave no answer would take its time again
 
     def work(on_step: OnStep, ticket: Ticket) -> Outcome:
-        with Ways(agent, profile) as ways:
+        with Ways(agent, profile, wait) as ways:
             return _carry_out(ways, confirmed.basis, on_step, ticket)
 
     return audit.record(profile, ACTION, work, on_step, confirmed)
@@ -99,13 +100,8 @@ def _end_inside(ways: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Tick
     if ways.agent is None:
         why = "no agent could be run in the container to look"
         return [Check("gpu memory", Verdict.UNKNOWN, why, "Look once the container can be reached: hsconsole status.")]
-    answer = ways.agent.call(
-        "recover.end",
-        timeout=INSIDE,
-        on_event=lambda event: on_step(decode(StepResult, event)),
-        basis={name: basis[name] for name in ("processes", "as_root", "known")},
-        ticket=ticket,
-    )
+    whom = {name: basis[name] for name in ("processes", "as_root", "known")}
+    answer = fate.act(ways.agent, "recover.end", ticket, on_step, timeout=INSIDE, wait=ways.wait, basis=whom)
     return list(decode(Outcome, answer).checks)
 
 

@@ -14,6 +14,7 @@ from console.client import AgentClient
 from console.config.profile import Profile
 from console.errors import HostKeyChanged, LinkError, NoAnswer, OperatorError, Refused
 from console.operations.calls import Agent
+from console.operations.fate import Wait
 from console.operations.hostview import HostFacts
 from console.operations.proxmox import ProxmoxHost
 from console.ssh import known_hosts
@@ -54,10 +55,14 @@ class Seen:
 
 
 class Ways:
-    """Opened as needed, closed at the end of the block. agent: None when the link is down; then the host is the way."""
+    """Opened as needed, closed at the end of the block. agent: None when the link is down; then the host is the way.
 
-    def __init__(self, agent: Agent | None, profile: Profile) -> None:
+    wait: for the next link, where one goes while it is acted over.
+    """
+
+    def __init__(self, agent: Agent | None, profile: Profile, wait: Wait | None = None) -> None:
         self.profile = profile
+        self.wait = wait
         self.agent = agent
         self.way = "link"
         self._stack = contextlib.ExitStack()

@@ -48,6 +48,10 @@ class Connection:
         self.label = ""
         self.has_sftp = True
 
+    def anew(self) -> Connection:
+        """One that is not open yet, to where this one leads."""
+        return Connection(self._ask, self._tell)
+
     def open(self, login: Login) -> None:
         """Connect to `login`. Raises LinkError or one of its kinds by cause, ConfigError for what can't be used."""
         note = unread_config(login)

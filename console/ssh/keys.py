@@ -101,7 +101,10 @@ def _any_accepted(transport: paramiko.Transport, hop: Hop, agent: Agent, attempt
 
 
 def _candidates(hop: Hop, agent: Agent, attempts: Attempts) -> Iterator[tuple[str, paramiko.PKey]]:
-    wanted = {public: path for path in hop.identities if (public := _public(path)) is not None}
+    devices = [path for path in hop.identities if path.exists() and not path.is_file()]  # would be read for ever
+    attempts.unusable += [f"{path} (it is no plain file)" for path in devices]
+    paths = [path for path in hop.identities if path not in devices]
+    wanted = {public: path for path in paths if (public := _public(path)) is not None}
     held = {key.asbytes(): key for key in agent.keys}
     for public, path in wanted.items():
         if public in held:
@@ -109,7 +112,7 @@ def _candidates(hop: Hop, agent: Agent, attempts: Attempts) -> Iterator[tuple[st
     for public, key in held.items():
         if public not in wanted and not hop.only_identities:
             yield f"{key.comment or 'unnamed'} (agent)", key
-    for path in hop.identities:
+    for path in paths:
         if path.exists() and _public(path) not in held:
             loaded = _load(path, attempts)
             if loaded is not None:

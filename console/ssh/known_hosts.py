@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from console.errors import HostKeyChanged
+from console.errors import ConfigError, HostKeyChanged
 
 Files = tuple[Path, ...]
 
@@ -83,14 +83,24 @@ def _changed(name: str, kind: str, key: bytes, entry: Entry, found: str) -> Host
 
 def _about(name: str, files: Iterable[Path]) -> Iterator[Entry]:
     for file in files:
-        try:
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            continue  # like ssh: a file that can't be read knows nobody
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(_lines(file), 1):
             entry = _parse(file, number, line)
             if entry is not None and entry.covers(name):
                 yield entry
+
+
+def _lines(file: Path) -> list[str]:
+    """Of a plain file: a device or a pipe would be read for ever. Raises ConfigError."""
+    try:
+        if file.is_file() or file.is_dir():
+            return file.read_text(encoding="utf-8", errors="replace").splitlines()
+        if not file.exists() or file.samefile(os.devnull):
+            return []
+    except OSError:
+        return []  # like ssh: a file that can't be read knows nobody
+    raise ConfigError(
+        f"{file} can't hold host keys: it is no plain file", "Correct UserKnownHostsFile in ssh's config."
+    )
 
 
 def _parse(file: Path, number: int, line: str) -> Entry | None:

@@ -22,6 +22,9 @@ class PctConnection(Connection):
         self._prefix = prefix
         self.has_sftp = False
 
+    def anew(self) -> PctConnection:
+        return PctConnection(self._proxmox, self._prefix, self._ask, self._tell)
+
     def open(self, login: Login) -> None:  # noqa: ARG002 - the container's own sshd is what this does without
         super().open(self._proxmox)
         self.label = f"container {self._proxmox.vmid} by {self.label}"

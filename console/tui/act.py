@@ -12,6 +12,7 @@ from console.actions import Action
 from console.cancel import Cancel
 from console.errors import OperatorError
 from console.operations import calls
+from console.operations.fate import Wait
 from console.tui.picture import address
 from console.tui.run import Run
 from console.tui.screens.canary import CanaryScreen
@@ -38,17 +39,35 @@ class StepDone(Message):
 
 
 class Actor:
-    """running: the label of the action under way, from the first question to the second look; empty at rest."""
+    """running: the label of the action under way, from the first question to the second look; empty at rest.
+
+    One whose link went waits for the next to learn what became of it; it stands in no other action's way, which ends
+    that wait.
+    """
 
     def __init__(self, app: HsConsoleApp) -> None:
         self._app = app
         self.running = ""
         self.run: Run | None = None
+        self._begun = 0  # actions so far
         self._asked_to_leave = float("-inf")
 
+    @property
+    def in_the_way(self) -> str:
+        """The label of the action that none may join; empty when there is none."""
+        return "" if self.run is not None and self.run.wait.waiting else self.running
+
     def begin(self, action: Action) -> None:
+        self.give_up()
+        self.run = None
+        self._begun += 1
         self._set_running(action.label)
-        self._app.run_worker(self._act(action), group="action", exit_on_error=False)
+        self._app.run_worker(self._act(action, self._begun), group="action", exit_on_error=False)
+
+    def give_up(self) -> None:
+        """What became of an action whose link went is not waited for any longer."""
+        if self.run is not None:
+            self.run.wait.give_up()
 
     def may_leave(self) -> bool:
         """Leaving ends the agent, and with it an action under way: that takes a second q."""
@@ -73,7 +92,7 @@ class Actor:
         screen = self._app.screen
         return isinstance(screen, RunScreen) and screen.run is run
 
-    async def _act(self, action: Action) -> None:
+    async def _act(self, action: Action, number: int) -> None:
         try:
             if action.id == "dumps.test":
                 await self._test(action)
@@ -84,8 +103,9 @@ class Actor:
         except OperatorError as error:
             self._app.push_screen(ErrorScreen(error))
         finally:
-            self.run = None
-            self._set_running("")
+            if self._begun == number:  # else another one took its place
+                self.run = None
+                self._set_running("")
 
     async def _clear_to_start(self, action: Action) -> bool:
         if action.id != "server.start":
@@ -101,17 +121,17 @@ class Actor:
         if not await app.push_screen_wait(ConfirmScreen(plan, address(app.profile))):
             return
         run = Run(action.label, plan.title, app.picture.clock.monotonic(), plan.steps, action=plan.action)
-        await self._watch(run, partial(self._carry_out, plan))
+        await self._watch(run, partial(self._carry_out, plan, run.wait))
 
     async def _test(self, action: Action) -> None:
         app = self._app
         run = Run(action.label, "Test request: ids 1…10", app.picture.clock.monotonic(), action=action.id)
-        await self._watch(run, lambda on_step: calls.dump_test(app.agent, app.profile, on_step))
+        await self._watch(run, lambda on_step: calls.dump_test(app.agent, app.profile, on_step, run.wait))
 
     async def _canary(self, action: Action) -> None:
         app, cancel = self._app, Cancel()
         run = Run(action.label, "Canary", app.picture.clock.monotonic(), action=action.id, cancel=cancel)
-        await self._watch(run, lambda on_step: calls.canary(app.agent, app.profile, on_step, cancel))
+        await self._watch(run, lambda on_step: calls.canary(app.agent, app.profile, on_step, cancel, run.wait))
 
     async def _watch(self, run: Run, work: Work) -> None:
         """Run it, with its page in view; the operator may leave the page."""
@@ -142,13 +162,13 @@ class Actor:
 
         return recover.plan(self._app.link, self._app.profile, Wish(last=action[len(RECOVER) + 1 :]))
 
-    def _carry_out(self, plan: Plan, on_step: calls.OnStep) -> Outcome:
+    def _carry_out(self, plan: Plan, wait: Wait, on_step: calls.OnStep) -> Outcome:
         """In a thread. A recovery goes on without the link, through the Proxmox host."""
         if plan.action != RECOVER:
-            return calls.run(self._app.agent, self._app.profile, plan, on_step)
+            return calls.run(self._app.agent, self._app.profile, plan, on_step, wait)
         from console.operations import recover
 
-        return recover.run(self._app.link, self._app.profile, plan, on_step)
+        return recover.run(self._app.link, self._app.profile, plan, on_step, wait)
 
     def _set_running(self, label: str) -> None:
         self.running = label

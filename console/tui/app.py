@@ -123,6 +123,7 @@ class HsConsoleApp(App[None]):
         self._closing = True
         for question in self._questions:
             question.answer(trusted=False)
+        self._actor.give_up()
         if self.link is not None:
             self.link.close()
 
@@ -236,7 +237,7 @@ class HsConsoleApp(App[None]):
         return self.link
 
     def why_not(self, action: str) -> str:
-        return why_not(BY_ID[action], self.picture, self._actor.running)
+        return why_not(BY_ID[action], self.picture, self._actor.in_the_way)
 
     def do(self, action: str) -> None:
         reason = self.why_not(action)
@@ -289,6 +290,7 @@ class HsConsoleApp(App[None]):
 
     @on(StepDone)
     def _show_step(self) -> None:
+        self.refresh_keys()
         self.look()
 
     @on(DumpTable.Opened)

@@ -6,6 +6,7 @@ import dataclasses
 
 from console.cancel import Cancel
 from console.errors import OperatorError
+from console.operations.fate import Wait
 from console.operations.verdicts import NAMES, WORDS
 from remote.wire.dumps import Canary, DumpTest
 from remote.wire.plan import Check, Outcome, Step, StepResult
@@ -16,7 +17,7 @@ class Run:
     """planned: the plan's steps, empty where there was no plan. Times are monotonic seconds.
 
     steps: appended to by the thread that waits for the answer; all else is the UI thread's.
-    cancel: ends it early, where it can be ended so.
+    cancel: ends it early, where it can be ended so. wait: for the next link, where it lost its own.
     """
 
     label: str
@@ -29,6 +30,7 @@ class Run:
     error: OperatorError | None = None
     action: str = ""
     cancel: Cancel | None = None
+    wait: Wait = dataclasses.field(default_factory=lambda: Wait(None))
 
     @property
     def waiting(self) -> tuple[Step, ...]:

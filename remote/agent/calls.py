@@ -110,6 +110,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "dumps.test": _recorded("dumps.test", lambda c, emit: request.test(_target(c), emit)),
     "audit.show": lambda _, last=40: audit.show(last),
     "audit.verify": lambda _: audit.verify(),
+    "audit.fate": lambda _, ident: audit.fate(ident),
     "recover.facts": lambda c: suspects.facts(_target(c)),
     "recover.end": lambda c, basis, ticket=None: audit.record(
         _target(c), "server.recover", ticket, c.emit, lambda emit: recover.end(_target(c), basis, emit), basis

@@ -23,7 +23,7 @@ WORKERS = 8
 SILENCE = 60.0  # seconds without a frame from the console until it is taken for gone
 GRACE = 5.0  # seconds for what is under way to come to its end
 ACTION_GRACE = 180.0  # seconds for an action: a stop's ladder must not be left halfway up
-ACTION = "run"  # the call that changes something
+ACTIONS = ("run", "recover.end")  # the calls that change something
 
 
 class Loop:
@@ -60,7 +60,7 @@ class Loop:
             raise WireError(f"neither a call nor a cancel: {sorted(frame)}")
         with self._changed:
             self._running[number] = cancelled
-            if name == ACTION:
+            if name in ACTIONS:
                 self._acting.add(number)
         if name in ("ping", "open"):
             self._answer(number, name, args, cancelled)  # here and now: the heartbeat, and what later calls rest on

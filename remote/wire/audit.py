@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import enum
 import hashlib
 import json
 import uuid
 from typing import Any, Optional
 
 from .codec import decode, encode
-from .errors import OperatorError, WireError
+from .errors import ErrorReport, OperatorError, WireError
+from .plan import StepResult
 
 NOTHING = "0" * 64  # `prev` of the very first line
 LONGEST_TEXT = 2000  # characters of one value
@@ -31,8 +33,9 @@ class AuditError(OperatorError):
 class Entry:
     """One line. at: UTC. id: the same in an action's begin and end, on the laptop and in the container.
 
-    kind: "begin" and "end" of an action; "genesis" starts a log, "rotated" goes on after `data.after` (a file's name),
-    "torn" tells of a line before it that a crash cut off. who: user and host, or user and where the login came from.
+    kind: "begin" and "end" of an action, "void" for one that may not begin any more; "genesis" starts a log, "rotated"
+    goes on after `data.after` (a file's name), "torn" tells of a line before it that a crash cut off.
+    who: user and host, or user and where the login came from.
     data: what begins (title, commands, losses, basis), or how it ended (steps, ok, summary, checks, or error).
     """
 
@@ -54,6 +57,27 @@ class Ticket:
     operator: str
     profile: str
     commands: tuple[str, ...] = ()
+
+
+class Became(str, enum.Enum):
+    NEVER = "never begun"  # and it can't any more
+    RUNNING = "still running"
+    ENDED = "ended"
+    CUT_OFF = "cut off"  # the process that did it is gone, and noted no end
+
+
+@dataclasses.dataclass(frozen=True)
+class Fate:
+    """What became of an action, by the log of the container. at: when it began, UTC.
+
+    Of one that ended: its steps, and its result or error as its call answered, or would have.
+    """
+
+    became: Became
+    at: str = ""
+    steps: tuple[StepResult, ...] = ()
+    result: Any = None
+    error: Optional[ErrorReport] = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -45,6 +45,16 @@ def last(path: str, count: int) -> Entries:
     return Entries(path, tuple(kept))
 
 
+def about(path: str, ident: str) -> list[Entry]:
+    """The entries of one action, in order. Raises AuditError.
+
+    Of the newest two files: its lines, and the questions about it, lie close together.
+    """
+    mark = ident.encode()
+    lines = (line for name in journal.files(path)[-2:] for line in journal.read(name).split(b"\n") if mark in line)
+    return [entry for entry in map(_entry, lines) if entry is not None and entry.id == ident]
+
+
 class _Follow:
     """misfit: the first line that does not fit, None as long as all do."""
 
@@ -112,8 +122,11 @@ def _lines(name: str) -> Iterator[Line]:
     for number, text in enumerate(parts, 1):
         if number == len(parts) and not text:
             return  # behind the last newline
-        try:
-            entry: Optional[Entry] = parse(text)
-        except WireError:
-            entry = None
-        yield Line(name, number, digest(text), entry, number < len(parts))
+        yield Line(name, number, digest(text), _entry(text), number < len(parts))
+
+
+def _entry(text: bytes) -> Optional[Entry]:
+    try:
+        return parse(text)
+    except WireError:
+        return None

@@ -97,11 +97,16 @@ class Sshd:
     def stop(self) -> None:
         if self._process is None:
             return
-        for pid in [*descendants(self._process.pid), self._process.pid]:
+        pids = [*descendants(self._process.pid), self._process.pid]
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+        deadline = time.monotonic() + 5
+        while any(map(lives, pids)):  # one that has just been forked still listens, and would answer for the next
+            assert time.monotonic() < deadline, pids
+            time.sleep(0.01)
 
     def _wait_until_it_listens(self) -> None:
         deadline = time.monotonic() + 5
@@ -113,6 +118,13 @@ class Sshd:
                 return
             time.sleep(0.02)
         raise AssertionError("sshd does not listen")
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def descendants(pid: int) -> list[int]:

@@ -92,6 +92,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "target": lambda c: c.target,
     "once": once,
     "run": once,
+    "recover.end": once,
     "exit": lambda c, status: os._exit(status),
     "die": lambda c, word: (sys.stderr.write(word + "\n"), sys.stderr.flush(), os._exit(3)),
     "read": lambda c: sys.stdin.read(),

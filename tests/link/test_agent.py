@@ -123,12 +123,14 @@ def test_what_is_under_way_ends_when_nobody_reads_any_more(agent: Agent, tmp_pat
 def test_an_action_under_way_has_the_time_it_needs(agent: Agent, tmp_path: Path) -> None:
     """Longer than other calls get: a stop that waits for a server which ignores TERM still ends with KILL."""
     agent.hear()
-    path = tmp_path / "ran"
-    agent.say(json.dumps({"id": 1, "call": "run", "args": {"path": str(path), "seconds": loop.GRACE + 1}}).encode())
-    while not path.exists():
+    paths = {name: tmp_path / name for name in loop.ACTIONS}
+    for number, (name, path) in enumerate(paths.items()):
+        args = {"path": str(path), "seconds": loop.GRACE + 1}
+        agent.say(json.dumps({"id": number, "call": name, "args": args}).encode())
+    while not all(path.exists() for path in paths.values()):
         time.sleep(0.01)
-    agent.process.communicate(timeout=loop.GRACE + 5)  # closes its stdin
-    assert path.read_text() == "begun\nended\n"
+    agent.process.communicate(timeout=loop.GRACE + 10)  # closes its stdin
+    assert {path.read_text() for path in paths.values()} == {"begun\nended\n"}
 
 
 def test_a_call_that_is_cancelled_before_its_turn_does_nothing(agent: Agent, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from console import client as clients
 from console.config.profile import Profile
-from console.errors import HostKeyChanged, HostKeyUnknown
+from console.errors import ConfigError, HostKeyChanged, HostKeyUnknown
 from console.ssh import known_hosts
 from tests.link.conftest import profile_of
 from tests.link.sshd import SshConfig, Sshd, keygen
@@ -132,3 +133,25 @@ def test_another_kind_of_key_is_a_change_too(tmp_path: Path) -> None:
     file.write_text(f"\nct ssh-ed25519 {ONE}\n")
     with pytest.raises(HostKeyChanged, match="known_hosts:2"):
         known_hosts.check("ct", "ecdsa-sha2-nistp256", OTHER, (file,))
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_what_would_be_read_for_ever_is_no_known_hosts(
+    profile: Profile, config: SshConfig, tmp_path: Path, kind: str
+) -> None:
+    place = Path("/dev/full")
+    if kind == "pipe":
+        place = tmp_path / "pipe"
+        os.mkfifo(place)
+    config.known_hosts = place
+    config.write()
+    with pytest.raises(ConfigError, match=f"{place} can't hold host keys"):
+        clients.connect(profile)
+
+
+def test_no_known_hosts_at_all(profile: Profile, config: SshConfig) -> None:
+    config.known_hosts = Path(os.devnull)
+    config.write()
+    with pytest.raises(HostKeyUnknown):
+        clients.connect(profile)
+    clients.connect(profile, ask_host_key=lambda *_: True).close()

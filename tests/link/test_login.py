@@ -64,6 +64,11 @@ def test_a_key_that_is_not_there(profile: Profile, tmp_path: Path) -> None:
         clients.connect(with_key(profile, tmp_path / "none"))
 
 
+def test_a_device_is_no_key(profile: Profile) -> None:
+    with pytest.raises(AuthenticationFailed, match=r"/dev/zero \(it is no plain file\)"):
+        clients.connect(with_key(profile, Path("/dev/zero")))
+
+
 def test_a_file_that_is_no_key(profile: Profile, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("milk, eggs")
     with pytest.raises(AuthenticationFailed, match="notes"):

@@ -35,7 +35,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> None:
     def plan(_: object, __: object, wish: Wish) -> Plan:
         return scenes.PLANS[wish.last]
 
-    def run(_: object, __: object, confirmed: Plan, on_step: Callable[[object], None]) -> Outcome:
+    def run(_: object, __: object, confirmed: Plan, on_step: Callable[[object], None], ___: object) -> Outcome:
         for step in scenes.RECOVER_STEPS:
             on_step(step)
         return scenes.RECOVERED if confirmed is scenes.RESTART else scenes.NOT_ENOUGH

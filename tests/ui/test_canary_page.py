@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from console.errors import LinkLost
+from console.errors import NotAsked
 from console.tui.screens.canary import CanaryScreen
 from console.tui.screens.main import MainScreen
 from remote.wire.dumps import Canary
@@ -111,7 +111,7 @@ class _Deaf(list[str]):
 async def test_a_lost_link_is_told_beside_the_steps() -> None:
     stage = Stage(scenes.answering)
     async with on_stage(stage) as pilot:
-        link_of(stage).answers["canary"] = LinkLost("the line was cut", "It goes on trying.")
+        link_of(stage).answers["canary"] = NotAsked("the line was cut", "It goes on trying.")
         await pilot.press("C")
         await until(pilot, lambda: "the line was cut" in words(pilot))
         assert "✓  ranks" in words(pilot)

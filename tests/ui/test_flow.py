@@ -9,7 +9,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Button
 
-from console.errors import ChangedSincePlan, LinkLost, OperatorError, ServerError
+from console.errors import ChangedSincePlan, LinkLost, NotAsked, OperatorError, ServerError
+from console.link import LinkPhase
+from console.operations import fate
 from console.tui.screens.confirm import ConfirmScreen
 from console.tui.screens.diff import DiffScreen
 from console.tui.screens.error import ErrorScreen
@@ -18,6 +20,8 @@ from console.tui.screens.patch import PatchScreen
 from console.tui.screens.preflight import PreflightScreen
 from console.tui.screens.request import RequestScreen
 from console.tui.screens.run import RunScreen
+from remote.wire.audit import Became, Fate
+from remote.wire.codec import encode
 from remote.wire.plan import StepResult
 from tests.ui import scenes
 from tests.ui.scenes import Stage
@@ -111,7 +115,7 @@ async def test_a_second_look_that_disagrees_is_no_success() -> None:
     "error",
     [
         ChangedSincePlan("pid 48213 is another process now", "Look again, then stop."),
-        LinkLost("the line was cut", "It goes on trying."),
+        NotAsked("the line was cut", "It goes on trying."),
         ServerError("read [/dev/shm] failed [/foo]", ""),
     ],
     ids=lambda error: error.id,
@@ -126,6 +130,44 @@ async def test_an_error_while_it_runs_is_shown_beside_the_steps(error: OperatorE
         assert "✓  ask pid 48213 to end" in words(pilot)
         assert error.what in words(pilot)
         assert error.remedy in words(pilot)
+
+
+async def test_a_link_lost_midway_is_waited_for_and_the_end_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fate, "EVERY", 0.01)
+    stage = Stage(scenes.answering)
+    async with on_stage(stage) as pilot:
+        link_of(stage).answers["run server.stop"] = LinkLost("silent for 10 s")
+        link_of(stage).answers["audit.fate"] = NotAsked("lost: refused")
+        await pilot.press("x")
+        await confirm(pilot)
+        await until(pilot, lambda: fate.LOST in words(pilot))
+        assert app_of(pilot)._actor.run is not None
+        answer = scenes.STOPPED_WELL
+        link_of(stage).answers["audit.fate"] = Fate(Became.ENDED, "10:00", scenes.STOP_STEPS, encode(answer))
+        await until(pilot, lambda: answer.summary in words(pilot))
+        assert ran(stage) == ["run server.stop"]
+
+
+async def test_another_action_takes_the_place_of_one_that_waits_for_the_link(held: None) -> None:
+    stage = Stage(scenes.answering)
+    async with on_stage(stage) as pilot:
+        link_of(stage).answers["run server.stop"] = LinkLost("silent for 10 s")
+        link_of(stage).answers["audit.fate"] = NotAsked("lost: refused")
+        await pilot.press("x")
+        await confirm(pilot)
+        first = await showing(pilot, RunScreen)
+        await until(pilot, lambda: fate.LOST in words(pilot))
+        link_of(stage).be(LinkPhase.LOST, "silent for 10 s", retry_at=2000.0)
+        await pilot.press("escape")
+        await showing(pilot, MainScreen)
+        await pilot.press("z")
+        await showing(pilot, ConfirmScreen)
+        await until(pilot, lambda: first.run.error is not None)
+        assert "could not be learned" in first.run.summary
+        await pilot.press("right", "enter")
+        second = await showing(pilot, RunScreen)
+        await until(pilot, lambda: second.run.ended is not None)
+        assert second.run.action == "server.recover"
 
 
 async def test_an_error_of_the_plan_can_be_copied() -> None:
