@@ -33,7 +33,7 @@ def same(numpy: Any, name: str, found: States, wanted: States, rows: int, fine: 
         apart = errors(numpy, found.tensors[tensor][:rows], values[:rows])
         beyond = numpy.flatnonzero(apart > allowed.row)
         worst = max(worst, float(apart.max()))
-        if len(beyond) > allowed.share * rows:
+        if len(beyond) > allowed.beyond(rows) or apart.max() > allowed.farthest:
             row = int(apart.argmax())
             problems.append(f"{tensor}: {len(beyond)} of {rows} rows differ, most row {row} by {apart[row]:.2g}")
     if problems:

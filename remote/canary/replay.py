@@ -20,7 +20,7 @@ from remote.wire.errors import ServerError
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
 
-from . import compare, logits, states
+from . import compare, logits, states, tolerance
 from .ask import ask, new_rid, path_of, remove
 
 MOST_LOGPROBS = 1024  # tokens: for longer prompts the server would need gigabytes for logits that nobody else asks for
@@ -107,7 +107,8 @@ def checks(target: Target, dump: Dump) -> list[Check]:
             return [Check(NAME, Verdict.UNKNOWN, f"the same prompt gave no dump now: {why}")]
         made = [compare.same(numpy, NAME, stored, asked.states, asked.states.rows, "the same rows as now")]
         if len(ids) <= MOST_LOGPROBS:
-            made.append(logits.of_model(numpy, target, stored, logits.tops(asked.info, len(ids))))
+            spare = tolerance.of_rows(stored.dtype).beyond(stored.rows)
+            made.append(logits.of_model(numpy, target, stored, logits.tops(asked.info, len(ids)), spare))
         return made
     finally:
         remove(target, asked)

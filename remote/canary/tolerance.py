@@ -12,15 +12,22 @@ HALF = ("bfloat16", "float16")
 @dataclasses.dataclass(frozen=True)
 class Tolerance:
     """Of rows computed twice. row: relative error, |x - y| / |x|. share: of rows that may be beyond, where a mixture of
-    experts turns a rounding into another expert."""
+    experts turns a rounding into another expert. farthest: what no row may be beyond; that is a row of something else.
+    """
 
     row: float
     share: float
+    farthest: float
+
+    def beyond(self, rows: int) -> int:
+        """How many of `rows` rows may be beyond: one at least where any may, since short prompts turn too."""
+        return max(1, int(self.share * rows)) if self.share else 0
 
 
 # Measured on SGLang's CPU backend, worst of rows computed in passes of other lengths: see docs/trust.md.
 _ROUNDOFFS_OF_A_ROW = 64.0
 _SHARE_OF_FLIPS = 0.1
+_FARTHEST_FLIP = 1.0
 
 # The same for a difference of two logits, in roundoffs of their own size.
 LOGIT_FACTOR = 4.0
@@ -28,4 +35,5 @@ LOGIT_FACTOR = 4.0
 
 def of_rows(dtype: str) -> Tolerance:
     """KeyError for a dtype that no dump has."""
-    return Tolerance(_ROUNDOFFS_OF_A_ROW * ROUNDOFF[dtype], _SHARE_OF_FLIPS if dtype in HALF else 0.0)
+    row = _ROUNDOFFS_OF_A_ROW * ROUNDOFF[dtype]
+    return Tolerance(row, _SHARE_OF_FLIPS, _FARTHEST_FLIP) if dtype in HALF else Tolerance(row, 0.0, row)
