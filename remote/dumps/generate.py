@@ -9,13 +9,16 @@ import socket
 import time
 from typing import Any
 
+from remote.server import find
+from remote.server.ask import TLS
+from remote.server.flags import parse
+from remote.server.http import loopback, unverified
 from remote.wire.errors import ServerError
 from remote.wire.target import Target
 
 CONNECT_S = 5.0
 ANSWER_S = 120.0  # a first request without warm-up compiles kernels
 _LIMIT = 16 << 20  # bytes of an answer; top logprobs of a thousand positions take a few hundred KB
-_ANY = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 — addresses to listen on, not to connect to
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +34,19 @@ class Generate:
     """A connection to the target's server. Raises ServerError when nothing listens there."""
 
     def __init__(self, target: Target) -> None:
-        self.host = _ANY.get(target.host, target.host)
-        self.url = f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{target.port}/generate"
-        self._headers = {"Content-Type": "application/json", **_authorization(target.flags)}
-        self._connection = http.client.HTTPConnection(self.host, target.port, timeout=CONNECT_S)
+        parent = find.parent(target.port)  # its own command line goes before what the profile says by now
+        flags = {flag.name: " ".join(flag.values) for flag in parse(parent.argv if parent else target.flags)[0]}
+        self.host = loopback(flags.get("--host", "127.0.0.1") if parent else target.host)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        self.url = f"{'https' if TLS in flags else 'http'}://{host}:{target.port}/generate"
+        self._headers = {"Content-Type": "application/json"}
+        if flags.get("--api-key"):
+            self._headers["Authorization"] = f"Bearer {flags['--api-key']}"
+        self._connection = (
+            http.client.HTTPSConnection(self.host, target.port, timeout=CONNECT_S, context=unverified())
+            if TLS in flags
+            else http.client.HTTPConnection(self.host, target.port, timeout=CONNECT_S)
+        )
         try:
             self._connection.connect()
         except OSError as error:
@@ -79,11 +91,3 @@ class Generate:
 def _refusal(status: int, text: bytes) -> str:
     reasons = {503: "not ready yet", 401: "wants an API key (--api-key in the profile's flags)"}
     return f"answered HTTP {status}: {reasons.get(status) or text[:200].decode('utf-8', 'replace')}"
-
-
-def _authorization(flags: tuple[str, ...]) -> dict[str, str]:
-    for flag, following in zip(flags, (*flags[1:], "")):
-        name, _, value = flag.partition("=")
-        if name == "--api-key":
-            return {"Authorization": f"Bearer {value or following}"}
-    return {}

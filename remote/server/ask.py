@@ -18,6 +18,7 @@ HEALTH = "/health"
 # answers without a request of one token, where /health would run one
 NOT_HEALTH, NOT_HEALTH_OLD = "/model_info", "/get_model_info"
 DEADLINE = 3.0  # seconds for an answer; a healthy server needs milliseconds
+TLS = "--ssl-certfile"
 OFF = ("0", "false", "no", "n", "off")
 
 
@@ -37,6 +38,7 @@ class Server:
         self._host = processes.flag_value(parent, "--host") or "127.0.0.1"
         self._port = target.port
         self._key = processes.flag_value(parent, "--api-key")
+        self.tls = processes.flag_value(parent, TLS) is not None
         self.health_path = record.health_path if record else _health_path(parent, target)
         self._about: Optional[About] = None
         self._loads: Optional[str] = "/v1/loads?include=core"
@@ -66,7 +68,7 @@ class Server:
         return next((answer.json for answer in map(self._get, paths) if answer.status == 200), None)
 
     def _get(self, path: str) -> http.Answer:
-        return http.get(self._host, self._port, path, DEADLINE, self._key)
+        return http.get(self._host, self._port, path, DEADLINE, self._key, tls=self.tls)
 
 
 def _health_path(parent: Process, target: Target) -> str:

@@ -80,6 +80,7 @@ ATTENTION = (
     "with as many parts as ranks"
 )
 CONFLICTS = (
+    Conflict("--config", lambda _: True, "names a file whose flags nobody checks: put them into server.flags"),
     Conflict("--enable-mixed-chunk", _set, "appends decode rows to a prompt's rows"),
     Conflict("--chunked-prefill-size", _on, CHUNKS, unless=lambda installed: installed.tells_lengths),
     Conflict("--speculative-algorithm", _set, "verification passes look like prompts"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Optional
 
 from remote import processes
 from remote.processes import Process, Table
 from remote.server import record as records
+from remote.server.command import DUMP_DIR
 from remote.server.record import Record
+from remote.wire.target import Target
 
+ENDING = 2.0  # seconds; children of a dead server end within, if they do
 DEFAULT_PORT = "30000"  # SGLang's own
 STARTED = "hsconsole started it"
 CHILD = "child of the server that hsconsole started"
@@ -48,12 +52,20 @@ class Found:
         return frozenset(member.process.pid for member in self.members)
 
 
-def find(port: int) -> Found:
+def settled(target: Target) -> Found:
+    """Like `find`, but children of another server that is ending right now are no orphans: that takes a moment."""
+    deadline = time.monotonic() + ENDING
+    found = find(target)
+    while found.parent is None and found.members and not found.ours and time.monotonic() < deadline:
+        time.sleep(ENDING / 10)
+        found = find(target)
+    return found
+
+
+def find(target: Target) -> Found:
     """Look at all processes once."""
-    table = {pid: process for pid, process in processes.table().items() if not process.gone}
-    record = records.read(port)
-    if record is not None and record.boot_id != records.boot_id():
-        record = None
+    port = target.port
+    table, record = _table(), _record(port)
     parent = _recorded(record, table)
     if parent is not None:
         members = _family(parent, table, STARTED, CHILD, ours=True)
@@ -62,7 +74,23 @@ def find(port: int) -> Found:
     parent = _by_hand(port, table)
     if parent is not None:
         return Found(port, parent, (*_family(parent, table, BY_HAND, BY_HAND, ours=False), *left), record)
-    return Found(port, None, left or _orphans(table), record)
+    return Found(port, None, left or _orphans(table, target.dump_dir), record)
+
+
+def parent(port: int) -> Optional[Process]:
+    """The process that launched the server of `port`."""
+    table = _table()
+    return _recorded(_record(port), table) or _by_hand(port, table)
+
+
+def _table() -> Table:
+    return {pid: process for pid, process in processes.table().items() if not process.gone}
+
+
+def _record(port: int) -> Optional[Record]:
+    """Of the last start, unless the machine was restarted since."""
+    record = records.read(port)
+    return record if record is not None and record.boot_id == records.boot_id() else None
 
 
 def _recorded(record: Optional[Record], table: Table) -> Optional[Process]:
@@ -103,10 +131,14 @@ def _by_hand(port: int, table: Table) -> Optional[Process]:
     return None
 
 
-def _orphans(table: Table) -> tuple[Member, ...]:
-    """Processes titled `sglang::` that nobody is left to look after: a dead server's, of whatever port."""
-    titled = (process for process in table.values() if processes.is_sglang(process))
-    return tuple(Member(process, False, ORPHAN) for process in titled if _abandoned(process, table))
+def _orphans(table: Table, dump_dir: str) -> tuple[Member, ...]:
+    """Processes titled `sglang::` that nobody is left to look after: a dead server's, of whatever port.
+
+    One whose environment names another folder of dumps is of another profile's server.
+    """
+    abandoned = (p for p in table.values() if processes.is_sglang(p) and _abandoned(p, table))
+    mine = (p for p in abandoned if processes.environ(p.pid).get(DUMP_DIR, dump_dir) == dump_dir)
+    return tuple(Member(process, False, ORPHAN) for process in mine)
 
 
 def _abandoned(process: Process, table: Table) -> bool:

@@ -21,7 +21,7 @@ from remote.wire.server import Judgement
 
 def serving(port: int) -> Optional[Identity]:
     """Which process is the server of `port` now."""
-    parent = find.find(port).parent
+    parent = find.parent(port)
     return parent.identity if parent is not None else None
 
 

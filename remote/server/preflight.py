@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from pathlib import Path
 from typing import Optional
 
@@ -29,7 +28,6 @@ REQUEST_TOKENS = 8192  # the longest request that is usual
 FEW_REQUESTS = 4
 NCCL_RESERVE = 512 << 20  # bytes of /dev/shm that ranks need to talk to each other
 BUSY_BYTES = 1 << 30  # a GPU with more than this in use is not free; the driver alone takes less
-ENDING = 2.0  # seconds; children of a dead server end within, if they do
 STOP_FIRST = "Stop it first: hsconsole server stop."
 
 
@@ -55,7 +53,7 @@ def look(target: Target) -> Examination:
     package = Path(python.sglang_file).parent if python.sglang_file else None
     known = release.known_flags(package) if package else None
     line = command.command_line(target, known, _installed(target, python.sglang_version, package))
-    found = _found(target.port)
+    found = find.settled(target)
     status, patched = _patch(target, python)
     checks = [_interpreter(python), patched, _flags(line, known is not None), *_refused(target, line)]
     checks += [_fusion()] if command.fuses_by_itself(line.known, target.tp) else []
@@ -77,15 +75,6 @@ def _installed(target: Target, version: Optional[str], package: Optional[Path]) 
         runs = None
     sharing = command.ranks_of_a_request(target)
     return Installed(version, runs, release.tells_prompt_lengths(package), sharing)
-
-
-def _found(port: int) -> Found:
-    """The server of the port. Children of another server that is ending right now are no orphans: it takes a moment."""
-    found = find.find(port)
-    if found.parent is None and found.members and not found.ours:
-        time.sleep(ENDING)
-        found = find.find(port)
-    return found
 
 
 def _interpreter(python: Interpreter) -> Check:
@@ -117,8 +106,6 @@ def _flags(line: CommandLine, read: bool) -> Check:
         return Check("flags", Verdict.BAD, _unknown(line), "Correct server.flags in the profile.")
     if not read:
         return Check("flags", Verdict.UNKNOWN, "the release's own flags can't be read, so none was checked")
-    if "--config" in {flag.name for flag in line.flags}:
-        return Check("flags", Verdict.WARN, "--config names a file whose flags are not checked")
     said = "; ".join(f"{before} is here {after}" for before, after in line.translated)
     return Check("flags", Verdict.OK, said or "this release knows them all")
 

@@ -23,7 +23,7 @@ def names(left: list[Process]) -> str:
 
 def gone(left: list[Process], target: Target) -> Check:
     """No process of the server is left: none of those known, and none found anew."""
-    found = [member.process for member in find.find(target.port).members if member.why != find.ORPHAN]
+    found = [member.process for member in find.find(target).members if member.why != find.ORPHAN]
     remain = left or found
     if not remain:
         return Check("processes", Verdict.OK, "none of the server's processes is left")

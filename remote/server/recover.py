@@ -36,7 +36,7 @@ def end(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     """
     ladder = _Ladder(_identities(basis, "processes"), _identities(basis, "as_root"), step)
     with record.lock(target.port, "is recovering"):
-        found = find.find(target.port)
+        found = find.find(target)
         _agree({*ladder.shown, *_identities(basis, "known")}, suspects.look(target)[0])
         if found.record is not None and found.ours:
             record.mark_stopped(found.record)  # before the signal: a watcher must not take it for a crash

@@ -66,10 +66,14 @@ class Observer:
         self.target = target
         self._server: Optional[tuple[Identity, ask.Server]] = None
         self._was_ready: Optional[Identity] = None
+        self._orphans: frozenset[int] = frozenset()  # seen to stay
         self._own_sockets: frozenset[int] = frozenset()  # seen to be the server's: looking through all files is slow
 
     def look(self) -> ServerState:
-        found = finding.find(self.target.port)
+        found = finding.find(self.target)
+        if found.parent is None and not self._orphans >= found.pids:
+            found = finding.settled(self.target)
+            self._orphans = found.pids
         if found.parent is not None:
             stranger = self._stranger(found)
             return self._held(found, stranger) if stranger else self._running(found)
@@ -101,6 +105,8 @@ class Observer:
                 phase, detail = Phase.STARTING, "listens, and has not said in its log that it is ready"
             else:
                 detail += f" to {server.health_path} (on this server each GET /health would add a dump)"
+        if phase is Phase.READY and server.tls:
+            detail += " by HTTPS (its certificate is not verified: it is this machine's own)"
         if phase is Phase.READY:
             self._was_ready = found.parent.identity
         more: dict[str, Any] = {

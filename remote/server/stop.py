@@ -5,6 +5,7 @@ Signalled are the processes that the plan showed, and descendants of theirs that
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import time
 from collections.abc import Iterable
@@ -30,7 +31,7 @@ OnStep = Callable[[StepResult], None]
 
 def plan(target: Target) -> Plan:
     """Whom a stop would signal, and what is lost. Not needed when nothing of the server is left."""
-    found = find.find(target.port)
+    found = find.settled(target)
     if not found.members:
         return Plan(ACTION, f"No server runs on port {target.port}", needed=False, notes=_port_note(target))
     return Plan(
@@ -47,9 +48,8 @@ def plan(target: Target) -> Plan:
 def stop(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     """Signal the processes of the plan, and prove that they are gone."""
     with record.lock(target.port, "is stopping"):
-        found = find.find(target.port)
         shown = [Identity(int(pid), int(ticks)) for pid, ticks in basis.get("processes", [])]
-        _agree(found, set(shown))
+        found = _agreed(find.find(target), set(shown))
         if found.record is not None and found.ours:
             record.mark_stopped(found.record)  # before the signal: a watcher must not take it for a crash
         end = _Ladder(found, shown, step)
@@ -139,18 +139,23 @@ def _port_note(target: Target) -> tuple[str, ...]:
     return (f"Port {target.port} is not free all the same: {error.strerror}",) if error else ()
 
 
-def _agree(found: Found, shown: set[Identity]) -> None:
-    """Raise ChangedSincePlan when there is a process that was neither shown nor descends from one that was."""
+def _agreed(found: Found, shown: set[Identity]) -> Found:
+    """`found` without orphans that were not shown: they are of another server, and no matter of this stop.
+
+    Raises ChangedSincePlan when there is another process that was neither shown nor descends from one that was.
+    """
     table = processes.table()
     allowed = {identity.pid for identity in shown if _is(table.get(identity.pid), identity)}
     for pid in list(allowed):
         allowed.update(child.pid for child in processes.descendants(pid, table))
-    strangers = [member.process for member in found.members if member.process.pid not in allowed]
+    members = tuple(member for member in found.members if member.why != find.ORPHAN or member.process.pid in allowed)
+    strangers = [member.process for member in members if member.process.pid not in allowed]
     if strangers:
         what = ", ".join(f"pid {process.pid} ({process.command[:100]})" for process in strangers)
         raise ChangedSincePlan(f"processes that the plan did not show: {what}", "Plan the stop again.")
-    if not found.members:
+    if not members:
         raise ChangedSincePlan("the server has ended since", "There is nothing to stop.")
+    return dataclasses.replace(found, members=members)
 
 
 def _is(process: Optional[Process], identity: Identity) -> bool:

@@ -53,7 +53,7 @@ class Held:
 
 def look(target: Target) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
     """Everybody in the way, and the addresses that somebody unseen listens on."""
-    found = find.find(target.port)
+    found = find.find(target)
     held, unseen = _held(target.port)
     suspects = {}
     for member in found.members:
@@ -84,7 +84,7 @@ def facts(target: Target) -> PortFacts:
         lingering=ports.lingering(target.port),
         dead=tuple(processes.info(p) for p in table.values() if p.gone and p.name.startswith(processes.TITLE)),
         bind_problem=(error.strerror or str(error)) if error else "",
-        losses=stop.losses(find.find(target.port), target),
+        losses=stop.losses(find.find(target), target),
         pythons=tuple(processes.info(process) for process in pythons(table)),
         blocked=tuple(processes.info(process) for process in table.values() if blocked_in(process.pid)),
         user=processes.user(os.getpid()),

@@ -179,8 +179,12 @@ def test_a_dump_that_says_it_is_of_another_is_never_taken_for_ours(tmp_path: Pat
 
 
 def test_a_folder_that_can_not_be_listed_is_a_failed_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: object = ".") -> list[str]:
-        raise PermissionError(13, "Permission denied")
+    listed = os.listdir
+
+    def refused(path: str) -> list[str]:
+        if Path(path) == tmp_path:
+            raise PermissionError(13, "Permission denied")
+        return listed(path)
 
     monkeypatch.setattr(os, "listdir", refused)
     with server(good) as port:
@@ -304,7 +308,7 @@ def test_no_server_is_an_error(tmp_path: Path) -> None:
         ask(port, tmp_path)
 
 
-@pytest.mark.parametrize("flags", [("--api-key", "s3cret"), ("--api-key=s3cret",)])
+@pytest.mark.parametrize("flags", [("--api-key", "s3cret"), ("--api-key=s3cret",), ("--api-key s3cret",)])
 def test_the_profiles_api_key_is_sent_and_never_told(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with server(good) as port:
         result, steps = ask(port, tmp_path, flags=flags)

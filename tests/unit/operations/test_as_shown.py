@@ -85,7 +85,7 @@ def test_apply_and_revert(bench: Callable[..., Bench]) -> None:
 def test_a_recovery_from_inside(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """A parent that ignores TERM, with a child that does."""
     orphans = find._orphans
-    monkeypatch.setattr(find, "_orphans", lambda table: tuple(m for m in orphans(table) if _of(stand_in, m.process)))
+    monkeypatch.setattr(find, "_orphans", lambda *seen: tuple(m for m in orphans(*seen) if _of(stand_in, m.process)))
     monkeypatch.setattr(inside, "TERM_WAIT", 0.3)
     plan = launch.plan(stand_in.with_traits("ignore-term", "child", "deaf-child"))
     launch.start(stand_in.with_traits("ignore-term", "child", "deaf-child"), plan.basis, lambda _: None)

@@ -186,6 +186,12 @@ def test_flags_that_make_dumps_wrong_are_refused(flag: str, why: str) -> None:
     assert why in line.conflicts[0][1]
 
 
+@pytest.mark.parametrize("flag", ["--config=/flags.yaml", "--config /flags.yaml", "--conf=/flags.yaml"])
+def test_flags_that_nobody_can_check_are_refused(flag: str) -> None:
+    line = command.command_line(target(flag), NEW | {"--config"}, KNOWN)
+    assert "names a file" in line.conflicts[0][1]
+
+
 @pytest.mark.parametrize(
     ("flag", "known"),
     [

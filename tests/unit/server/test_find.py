@@ -6,8 +6,12 @@ import pytest
 
 from remote import processes
 from remote.processes import Process
-from remote.server import find
+from remote.server import find, state
+from remote.server.command import DUMP_DIR
+from remote.wire.server import Phase
+from remote.wire.target import Target
 
+TARGET = Target("/p", "/m", port=8000, dump_dir="/dumps")
 INIT = (1, 0, 1, "/sbin/init")
 SHELL = (50, 1, 50, "-bash")
 LAUNCHER = (100, 50, 50, "python", "-m", "sglang.launch_server", "--port", "8000")
@@ -53,7 +57,36 @@ def test_servers_and_orphans(
     monkeypatch: pytest.MonkeyPatch, rows: tuple[tuple[object, ...], ...], parent: int | None, members: list[int]
 ) -> None:
     monkeypatch.setattr(processes, "table", lambda: table(*rows))
-    found = find.find(8000)
+    found = find.find(TARGET)
     assert (found.parent.pid if found.parent else None) == parent
     assert [member.process.pid for member in found.members] == members
     assert not found.ours
+
+
+@pytest.mark.parametrize(
+    ("environment", "counted"),
+    [({}, True), ({DUMP_DIR: "/dumps"}, True), ({DUMP_DIR: "/dumps/of/another"}, False)],
+)
+def test_orphans_of_another_profile_are_not_this_ones(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], counted: bool
+) -> None:
+    monkeypatch.setattr(processes, "table", lambda: table(INIT, orphaned(SCHEDULER, 1)))
+    monkeypatch.setattr(processes, "environ", lambda _: environment)
+    assert bool(find.find(TARGET).members) is counted
+
+
+@pytest.mark.parametrize("looks", [1, 3])
+def test_children_of_a_server_that_is_ending_are_no_orphans(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
+    monkeypatch.setattr(find, "ENDING", 0.5)
+    seen = iter([*[table(INIT, orphaned(SCHEDULER, 1))] * looks, *[table(INIT)] * 100])
+    monkeypatch.setattr(processes, "table", lambda: next(seen))
+    assert find.settled(TARGET).members == ()
+
+
+def test_orphans_that_stay_are_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "ENDING", 0.2)
+    monkeypatch.setattr(processes, "table", lambda: table(INIT, orphaned(SCHEDULER, 1)))
+    watcher = state.Observer(TARGET)
+    assert watcher.look().phase is Phase.ORPHANS
+    monkeypatch.setattr(find, "settled", lambda _: pytest.fail("waited again"))
+    assert watcher.look().phase is Phase.ORPHANS

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import datetime
+import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
-from remote.server import ask, http
+from remote import processes
+from remote.dumps.generate import Generate
+from remote.server import ask, find, http
+from remote.wire.target import Target
 from tests.unit.server.conftest import free_port
 
 Serve = Callable[[Callable[[socket.socket], None]], int]
@@ -106,3 +118,96 @@ def test_the_key_is_sent(serve: Serve) -> None:
 )
 def test_counts_of_requests_are_read_as_they_come(answer: object, counts: tuple[int, int] | None) -> None:
     assert ask._counts(answer) == counts
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """Of another name than the address it is asked at, and signed by nobody."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "elsewhere.example")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path = tmp_path / "both.pem"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
+    return path
+
+
+@pytest.fixture
+def https(certificate: Path) -> Iterator[int]:
+    """A server that answers 200 to whatever it is asked by TLS, as SGLang does with --ssl-certfile; its port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"meta_info": {"id": "x"}}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_with_a_certificate_is_asked_by_tls(https: int) -> None:
+    assert http.get("127.0.0.1", https, "/health", tls=True).status == 200
+    assert http.get("127.0.0.1", https, "/health").status is None
+
+
+def test_tls_to_a_server_without_is_a_problem_in_words(serve: Serve) -> None:
+    answer = http.get("127.0.0.1", serve(lambda c: c.sendall(b"HTTP/1.1 400 x\r\n\r\n")), "/health", tls=True)
+    assert (answer.status, bool(answer.problem)) == (None, True)
+
+
+def test_tls_that_is_never_answered_keeps_the_deadline(serve: Serve) -> None:
+    began = time.monotonic()
+    answer = http.get("127.0.0.1", serve(lambda _: time.sleep(5)), "/health", 0.5, tls=True)
+    assert "no answer within" in answer.problem
+    assert time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize("flag", ["--ssl-certfile /x.pem", "--ssl-certfile=/x.pem", "--ssl-certfile"])
+def test_requests_go_by_tls_too(https: int, flag: str) -> None:
+    server = Generate(Target("/p", "/m", "127.0.0.1", https, flags=(flag, "/x.pem")))
+    assert server.url.startswith("https://")
+    server.send({"input_ids": [1]})
+    assert server.answer().info == {"id": "x"}
+
+
+def test_requests_go_as_the_running_server_wants_them_whatever_the_profile_says(
+    https: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = processes.read(os.getpid())
+    assert mine is not None
+    argv = ("python", "-m", "sglang.launch_server", "--port", str(https), "--ssl-certfile", "/x.pem")
+    monkeypatch.setattr(find, "parent", lambda _: dataclasses.replace(mine, argv=argv))
+    server = Generate(Target("/p", "/m", "elsewhere.example", https))
+    server.send({"input_ids": [1]})
+    assert (server.url, server.answer().problem) == (f"https://127.0.0.1:{https}/generate", "")
+
+
+def test_the_running_servers_command_line_tells_that_it_has_a_certificate() -> None:
+    mine = processes.read(os.getpid())
+    assert mine is not None
+    target = Target("/p", "/m", port=1)
+    for argv, tls in ((("python", "--ssl-certfile", "/x"), True), (("python", "--ssl-certfile=/x"), True), ((), False)):
+        assert ask.Server(dataclasses.replace(mine, argv=argv), target).tls is tls

@@ -19,6 +19,7 @@ import pytest
 
 from remote import ports, processes
 from remote.server import launch, log, preflight, record, state, stop
+from remote.server.command import DUMP_DIR
 from remote.wire.codec import encode
 from remote.wire.errors import ChangedSincePlan, Refused, ServerError
 from remote.wire.plan import Outcome, StepResult, Verdict
@@ -136,6 +137,27 @@ def test_of_two_operators_one_wins_and_the_other_is_told_who(stand_in: StandIn) 
         len([p for p in processes.table().values() if processes.flag_value(p, "--port") == str(stand_in.target.port)])
         == 1
     )
+
+
+def test_who_starts_while_another_stops_is_told_who(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By two agents, as two operators have them."""
+    monkeypatch.setattr(stop, "TERM_WAIT", 3.0)
+    target = stand_in.with_traits("ignore-term")
+    start(target)
+    basis = stop.plan(target).basis
+    ended: list[Outcome] = []
+    said = threading.Event()
+    stopping = threading.Thread(target=lambda: ended.append(stop.stop(target, basis, lambda _: said.set())))
+    stopping.start()
+    assert said.wait(20)  # TERM is sent, and nothing comes of it
+    other = [sys.executable, "-c", START, json.dumps(encode(stand_in.target))]
+    refused = subprocess.run(other, capture_output=True, timeout=60, check=False, text=True)
+    stopping.join(60)
+    assert refused.returncode != 0
+    assert f"{record.who()} is stopping the server" in refused.stderr or "one runs on port" in refused.stderr
+    assert ended[0].ok
+    assert state.read(target).phase is Phase.STOPPED
+    start(stand_in.target)
 
 
 def test_the_lock_names_its_holder(stand_in: StandIn) -> None:
@@ -287,6 +309,40 @@ def test_a_child_born_after_the_plan_is_ended_with_its_parent_as_the_plan_says(s
     parent_only = {"processes": plan.basis["processes"][:1]}
     assert "Descendants" in " ".join(plan.notes)
     assert stop.stop(stand_in.target, parent_only, lambda _: None).ok
+
+
+def _orphan(env: dict[str, str]) -> processes.Process:
+    """A process of a dead server of others."""
+    nap = "import sys, time; print('lives', flush=True); time.sleep(600)"
+    argv = ["sglang::scheduler_TP9", "-c", nap]
+    titled = f"import subprocess, sys; subprocess.Popen({argv!r}, executable=sys.executable)"
+    starter = subprocess.Popen([sys.executable, "-c", titled], env=env, stdout=subprocess.PIPE, start_new_session=True)
+    assert starter.stdout is not None
+    assert starter.stdout.readline() == b"lives\n"
+    starter.wait()
+    return next(p for p in processes.table().values() if p.session == starter.pid and p.argv[:1] == tuple(argv[:1]))
+
+
+def test_orphans_of_others_are_neither_in_the_way_of_a_stop_nor_touched(stand_in: StandIn) -> None:
+    start(stand_in.with_traits("child"))
+    orphan = _orphan({"PYTHONPATH": stand_in.target.env["PYTHONPATH"]})
+    outcome, _ = stopped(stand_in.target)
+    assert outcome.ok
+    with pytest.raises(ChangedSincePlan, match="has ended"):
+        stop.stop(stand_in.target, {"processes": []}, lambda _: None)
+    assert processes.alive(orphan.identity)
+    assert state.read(stand_in.target).phase is Phase.ORPHANS  # nobody knows whose
+    plan = stop.plan(stand_in.target)
+    assert list(orphan.identity) in plan.basis["processes"]
+    assert "did not start these" in plan.notes[0]
+
+
+def test_orphans_of_another_profile_keep_no_server_from_starting(stand_in: StandIn) -> None:
+    orphan = _orphan({"PYTHONPATH": stand_in.target.env["PYTHONPATH"], DUMP_DIR: "/dev/shm/of_another"})
+    assert state.read(stand_in.target).phase is Phase.STOPPED
+    assert not stop.plan(stand_in.target).needed
+    start(stand_in.target)
+    assert processes.alive(orphan.identity)
 
 
 def test_a_server_that_ended_since_the_plan_is_said(stand_in: StandIn) -> None:
