@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
 import click
 
 from console.cli import output
+from console.cli.canary import prove_what_started
 from console.cli.session import EXIT_NOT_OK, act, session
+from console.config.profile import Profile
 from console.operations import calls, follow
 from console.text import harmless, span
-from remote.wire.server import LogLines, Phase, ServerState
+from remote.wire.server import LogLines, ServerState
 
 PYTHONS, RESTART = "pythons", "restart"
 
@@ -39,17 +42,28 @@ def preflight(profile: str | None, as_json: bool) -> None:
 @output.json_option
 @click.option("--dry-run", is_flag=True, help="Show the exact command; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--wait", is_flag=True, help="Follow the load until the server is ready, or has died.")
+@click.option("--wait", is_flag=True, help="Follow the load until the server is ready, or has died; then the canary.")
 @click.pass_obj
 def start(profile: str | None, as_json: bool, dry_run: bool, yes: bool, wait: bool) -> None:
-    """Start the server detached: it lives on when this command or the link ends."""
+    """Start the server detached: it lives on when this command or the link ends.
 
-    def until_ready(agent: calls.Agent) -> tuple[dict[str, Any], bool]:
-        state = follow.until_ready(agent, lambda s: None if as_json else _print(s))
-        return {"state": state}, state.phase is Phase.READY
+    With --wait, exits 1 unless it became ready and the canary proved what it dumps, where it dumps.
+    """
+    finish = functools.partial(until_proved, as_json=as_json) if wait else None
+    status = act(profile, "server.start", as_json=as_json, dry_run=dry_run, yes=yes, finish=finish)
+    if status == 0 and not (wait or dry_run or as_json):
+        output.say("Once it is ready, prove what it dumps: hsconsole canary. With --wait that follows by itself.")
+    sys.exit(status)
 
-    finish = until_ready if wait else None
-    sys.exit(act(profile, "server.start", as_json=as_json, dry_run=dry_run, yes=yes, finish=finish))
+
+def until_proved(agent: calls.Agent, used: Profile, *, as_json: bool) -> tuple[dict[str, Any], bool]:
+    """What follows every start that is waited for: the load to its end, then the canary.
+
+    Returns what that adds to the document, and if all is well.
+    """
+    state = follow.until_ready(agent, lambda s: None if as_json else _print(s))
+    proof, well = prove_what_started(agent, used, state, as_json=as_json)
+    return {"state": state, **proof}, well
 
 
 @command.command()

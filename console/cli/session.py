@@ -48,7 +48,7 @@ def session(profile_name: str | None) -> Iterator[tuple[AgentClient, Profile]]:
         yield agent, profile
 
 
-Finish = Callable[[AgentClient], tuple[dict[str, Any], bool]]
+Finish = Callable[[AgentClient, Profile], tuple[dict[str, Any], bool]]
 
 
 def act(
@@ -72,7 +72,7 @@ def act(
             outcome = _run(agent, profile, plan, document, as_json=as_json)
             well = outcome.ok
         if well and not dry_run and finish is not None:
-            more, well = finish(agent)
+            more, well = finish(agent, profile)
             document.update(more)
         if as_json:
             output.print_json(document)

@@ -33,6 +33,9 @@ OnStep = Callable[[StepResult], None]
 
 PATIENT = 60.0  # seconds; for calls that read files or run an interpreter
 ACTION = 180.0  # seconds; a stop's ladder and a patch's checks end well within
+REQUEST = (
+    360.0  # seconds; the agent gives the server 300 for an answer, as a first one compiles kernels, and 30 for a dump
+)
 
 
 class Agent(Protocol):
@@ -95,7 +98,7 @@ def dump_test(agent: Agent, profile: Profile, on_step: OnStep, wait: Wait | None
     refuse_read_only(profile)
 
     def work(on_step: OnStep, ticket: Ticket) -> DumpTest:
-        return decode(DumpTest, fate.act(agent, "dumps.test", ticket, on_step, timeout=PATIENT, wait=wait))
+        return decode(DumpTest, fate.act(agent, "dumps.test", ticket, on_step, timeout=REQUEST, wait=wait))
 
     return audit.record(profile, "dumps.test", work, on_step)
 
@@ -113,7 +116,7 @@ def dumps_verify(
     def ask(**more: Any) -> VerifySummary:
         answer = agent.call(
             "dumps.verify",
-            timeout=ACTION,
+            timeout=REQUEST,
             on_event=lambda e: on_progress(decode(VerifyProgress, e)),
             cancel=cancel,
             numbers=None if numbers is None else list(numbers),
@@ -139,7 +142,7 @@ def canary(
     refuse_read_only(profile)
 
     def work(on_step: OnStep, ticket: Ticket) -> Canary:
-        return decode(Canary, fate.act(agent, "canary", ticket, on_step, timeout=ACTION, wait=wait, cancel=cancel))
+        return decode(Canary, fate.act(agent, "canary", ticket, on_step, timeout=REQUEST, wait=wait, cancel=cancel))
 
     return audit.record(profile, "canary", work, on_step)
 

@@ -16,3 +16,5 @@ WORDS = {
     Verdict.BAD: "do NOT use the dumps of this server",
     Verdict.UNKNOWN: "not everything could be looked at",
 }
+CANCELLED = "cancelled: it says nothing"
+WAITING = "four requests; the first one after a start compiles kernels, which takes a minute or two on GPUs"

@@ -29,8 +29,10 @@ from remote.wire.plan import Outcome, Plan, StepResult
 if TYPE_CHECKING:
     from console.tui.app import HsConsoleApp
 
+STARTS = ("server.start",)  # what ends with a server that loads
+SERVER = "server."  # actions that end it, or make it another one
 RECOVER = "server.recover"
-Work = Callable[[calls.OnStep], Outcome | DumpTest | Canary]
+Work = Callable[[calls.OnStep], Outcome | DumpTest | Canary | None]
 LEAVE_WITHIN = 5.0  # seconds for a second q
 
 
@@ -81,23 +83,15 @@ class Actor:
 
     def show_run(self) -> None:
         """The page of the action under way, where it was left."""
-        if self.run is None or self._run_in_view(self.run):
-            return
-        if isinstance(self._app.screen, RunScreen):  # of what has ended: this one takes its place
-            self._app.switch_screen(page(self.run))
-        else:
-            self._app.push_screen(page(self.run))
-
-    def _run_in_view(self, run: Run) -> bool:
-        screen = self._app.screen
-        return isinstance(screen, RunScreen) and screen.run is run
+        if self.run is not None:
+            show(self._app, self.run)
 
     async def _act(self, action: Action, number: int) -> None:
         try:
             if action.id == "dumps.test":
                 await self._test(action)
             elif action.id == "canary":
-                await self._canary(action)
+                await self._canary()
             elif await self._clear_to_start(action):
                 await self._confirm_and_run(action)
         except OperatorError as error:
@@ -121,37 +115,38 @@ class Actor:
         if not await app.push_screen_wait(ConfirmScreen(plan, address(app.profile))):
             return
         run = Run(action.label, plan.title, app.picture.clock.monotonic(), plan.steps, action=plan.action)
+        before = app.picture.server.pid if app.picture.server else None
+        if plan.action.startswith(SERVER):
+            app.after_start.drop()
         await self._watch(run, partial(self._carry_out, plan, run.wait))
+        if run.ok and plan.action in STARTS:
+            app.after_start.expect(before)
 
     async def _test(self, action: Action) -> None:
         app = self._app
         run = Run(action.label, "Test request: ids 1…10", app.picture.clock.monotonic(), action=action.id)
         await self._watch(run, lambda on_step: calls.dump_test(app.agent, app.profile, on_step, run.wait))
 
-    async def _canary(self, action: Action) -> None:
+    async def _canary(self) -> None:
+        """Or the page of the one that runs by itself, unless that one only waits for its link."""
         app, cancel = self._app, Cancel()
-        run = Run(action.label, "Canary", app.picture.clock.monotonic(), action=action.id, cancel=cancel)
+        if app.picture.proving is not None and not app.picture.proving.wait.waiting:
+            show(app, app.picture.proving)
+            return
+        app.after_start.end()
+        server, run = app.picture.server, canary_run(app, cancel)
         await self._watch(run, lambda on_step: calls.canary(app.agent, app.profile, on_step, cancel, run.wait))
+        if server is not None and isinstance(run.result, Canary):
+            app.picture.see_canary(server.pid, run.result)
+            app.look()
 
     async def _watch(self, run: Run, work: Work) -> None:
         """Run it, with its page in view; the operator may leave the page."""
-        app, self.run = self._app, run
+        self.run = run
         self.show_run()
-
-        def on_step(step: StepResult) -> None:
-            run.steps.append(step)  # before the result, whichever way the messages go
-            app.post_message(StepDone())
-
-        try:
-            run.result = await in_thread(work, on_step)
-        except OperatorError as error:
-            run.error = error
-        run.ended = app.picture.clock.monotonic()
-        app.look_at_patch()
-        app.look()
-        if not self._run_in_view(run):
-            words = line(run.summary, 300)
-            app.notify(words, title=run.title, severity="information" if run.ok else "error", markup=False)
+        await carry(self._app, run, work)
+        self._app.look_at_patch()
+        tell_end(self._app, run)
 
     def _plan(self, action: str) -> Plan:
         """In a thread."""
@@ -173,6 +168,44 @@ class Actor:
     def _set_running(self, label: str) -> None:
         self.running = label
         self._app.refresh_keys()
+
+
+async def carry(app: HsConsoleApp, run: Run, work: Work) -> None:
+    """Do it in a thread, with what it finds kept in `run`."""
+
+    def on_step(step: StepResult) -> None:
+        run.steps.append(step)  # before the result, whichever way the messages go
+        app.post_message(StepDone())
+
+    try:
+        run.result = await in_thread(work, on_step)
+    except OperatorError as error:
+        run.error = error
+    run.ended = app.picture.clock.monotonic()
+    app.look()
+
+
+def tell_end(app: HsConsoleApp, run: Run) -> None:
+    """To an operator who looks elsewhere."""
+    if not in_view(app, run):
+        app.notify(line(run.summary, 300), title=run.title, severity=run.severity, markup=False)
+
+
+def show(app: HsConsoleApp, run: Run) -> None:
+    if in_view(app, run):
+        return
+    if isinstance(app.screen, RunScreen):  # of what has ended: this one takes its place
+        app.switch_screen(page(run))
+    else:
+        app.push_screen(page(run))
+
+
+def in_view(app: HsConsoleApp, run: Run) -> bool:
+    return isinstance(app.screen, RunScreen) and app.screen.run is run
+
+
+def canary_run(app: HsConsoleApp, cancel: Cancel) -> Run:
+    return Run("canary", "Canary", app.picture.clock.monotonic(), action="canary", cancel=cancel)
 
 
 def page(run: Run) -> RunScreen:

@@ -20,6 +20,7 @@ from console.link import LinkPhase
 from console.operations import calls, gpuholders
 from console.tui import themes
 from console.tui.act import Actor, StepDone
+from console.tui.after_start import AfterStart
 from console.tui.availability import why_not
 from console.tui.clipboard import put
 from console.tui.clock import Clock, SystemClock
@@ -100,6 +101,7 @@ class HsConsoleApp(App[None]):
         self._questions: list[HostKeyQuestion] = []
         self._closing = False
         self._actor = Actor(self)
+        self.after_start = AfterStart(self)
         self._patch_looked = float("-inf")
         self._holders_looked = float("-inf")
 
@@ -124,6 +126,7 @@ class HsConsoleApp(App[None]):
         for question in self._questions:
             question.answer(trusted=False)
         self._actor.give_up()
+        self.after_start.drop()
         if self.link is not None:
             self.link.close()
 
@@ -173,6 +176,7 @@ class HsConsoleApp(App[None]):
             self._see_link(state)
         for value in values:
             self.picture.see(value)
+        self.after_start.see()
         after = self.picture.link.phase, self.picture.server and (self.picture.server.phase, self.picture.server.pid)
         if before != after:
             self._patch_looked = float("-inf")
@@ -235,6 +239,10 @@ class HsConsoleApp(App[None]):
         if self.link is None:
             raise LinkLost("the link is not up yet", "It goes on trying; the header says how far it is.")
         return self.link
+
+    def runs(self, action: str) -> bool:
+        """Whether the operator's own `action` is under way."""
+        return self._actor.run is not None and self._actor.run.action == action
 
     def why_not(self, action: str) -> str:
         return why_not(BY_ID[action], self.picture, self._actor.in_the_way)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from typing import Any
 
@@ -11,9 +12,10 @@ from console.operations.gpuholders import GpuHolders, in_use
 from console.tui.clock import Clock
 from console.tui.dump_list import DumpList
 from console.tui.log_buffer import LogBuffer
-from remote.wire.dumps import DumpsChange
+from console.tui.run import Run
+from remote.wire.dumps import Canary, DumpsChange
 from remote.wire.patch import PatchStatus
-from remote.wire.server import LogLines, Phase, ServerState
+from remote.wire.server import Judgement, LogLines, Phase, ServerState
 from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
 
 GPU_HISTORY = 24  # samples
@@ -28,6 +30,7 @@ class Picture:
         self.link = LinkState(LinkPhase.CONNECTING, f"connecting to {address(profile)} …", clock.monotonic())
         self.server: ServerState | None = None
         self.server_seen = 0.0
+        self.proving: Run | None = None  # the canary that runs by itself
         self.gpus: GpuSnapshot | None = None
         self.gpu_history: dict[int, deque[int]] = {}
         self.gpu_holders: GpuHolders | None = None
@@ -114,6 +117,12 @@ class Picture:
             self.dumps_seen = True
         elif isinstance(value, LogLines):
             self.log.add(value)
+
+    def see_canary(self, pid: int | None, found: Canary) -> None:
+        """What a canary found of the server `pid`, which the next look at that server will tell too."""
+        if self.server is not None and self.server.pid == pid and not found.stopped:
+            judged = Judgement(found.verdict, self.clock.wall() + self._offset)
+            self.server = dataclasses.replace(self.server, canary=judged)
 
     def see_holders(self, found: GpuHolders | None) -> None:
         self.gpu_holders, self.gpu_holders_seen = found, self.clock.monotonic()

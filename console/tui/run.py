@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 from console.cancel import Cancel
 from console.errors import OperatorError
 from console.operations.fate import Wait
-from console.operations.verdicts import NAMES, WORDS
+from console.operations.verdicts import CANCELLED, NAMES, WORDS
 from remote.wire.dumps import Canary, DumpTest
-from remote.wire.plan import Check, Outcome, Step, StepResult
+from remote.wire.plan import Check, Outcome, Step, StepResult, Verdict
 
 
 @dataclasses.dataclass
@@ -44,6 +45,14 @@ class Run:
         return self.result is not None and self.result.ok
 
     @property
+    def severity(self) -> Literal["information", "warning", "error"]:
+        """Of telling its end. A canary that could not look at everything found nothing wrong."""
+        if self.ok:
+            return "information"
+        doubt = isinstance(self.result, Canary) and self.result.verdict in (Verdict.UNKNOWN, Verdict.WARN)
+        return "warning" if doubt else "error"
+
+    @property
     def checks(self) -> tuple[Check, ...]:
         return self.result.checks if self.result is not None else ()
 
@@ -53,6 +62,8 @@ class Run:
             return f"{self.error.title}: {self.error.what}"
         if isinstance(self.result, Outcome):
             return self.result.summary
+        if isinstance(self.result, Canary) and self.result.stopped:
+            return CANCELLED
         if isinstance(self.result, Canary):
             return f"{NAMES[self.result.verdict]}: {WORDS[self.result.verdict]}"
         if isinstance(self.result, DumpTest):

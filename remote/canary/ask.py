@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -14,11 +15,11 @@ from remote.dumps import checks
 from remote.dumps import meta as metadata
 from remote.dumps.archive import TensorProblem
 from remote.dumps.dump import Dump
-from remote.dumps.generate import Answer, Generate
+from remote.dumps.generate import Generate
 from remote.dumps.request import missing_check, prompt_check, wait_for_dump
 from remote.dumps.search import Search, belongs
 from remote.dumps.verdict import Expected, unknown
-from remote.wire.dumps import DumpState
+from remote.wire.dumps import DumpRow, DumpState
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
 
@@ -48,8 +49,19 @@ class Asked:
     version: Optional[str] = None
 
 
-def ask(target: Target, numpy: Any, ids: tuple[int, ...], rid: str, logprobs: bool = True) -> Asked:
-    """logprobs: of every position. Raises ServerError when nothing listens; everything else that fails is a check."""
+def ask(
+    target: Target,
+    numpy: Any,
+    ids: tuple[int, ...],
+    rid: str,
+    *,
+    logprobs: bool = True,
+    cancelled: Optional[threading.Event] = None,
+) -> Asked:
+    """logprobs: of every position. cancelled: then it is not waited for much longer.
+
+    Raises ServerError when nothing listens; everything else that fails is a check.
+    """
     asked = Asked(ids, rid)
     search = Search(target.dump_dir)
     expected = Expected(ids, target.layers, rid, time.time())
@@ -58,23 +70,22 @@ def ask(target: Target, numpy: Any, ids: tuple[int, ...], rid: str, logprobs: bo
     if logprobs:
         body.update({"return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": TOP})
     server.send(body)
-    answer = server.answer()
+    answer = server.answer(cancelled)
     asked.info = answer.info
-    asked.checks.extend(_examine(target, numpy, search, expected, answer, asked))
+    if answer.problem:
+        asked.checks.append(
+            Check("answer", Verdict.BAD, f"the server {answer.problem}", "Look at the server's state and log.")
+        )
+        return asked
+    asked.checks.append(prompt_check(answer, len(ids)))
+    row = wait_for_dump(search, expected, cancelled)
+    asked.checks.extend(
+        [missing_check(target, search)] if row is None else _examine(target, numpy, row, expected, asked)
+    )
     return asked
 
 
-def _examine(
-    target: Target, numpy: Any, search: Search, expected: Expected, answer: Answer, asked: Asked
-) -> Iterator[Check]:
-    if answer.problem:
-        yield Check("answer", Verdict.BAD, f"the server {answer.problem}", "Look at the server's state and log.")
-        return
-    yield prompt_check(answer, len(asked.ids))
-    row = wait_for_dump(search, expected)
-    if row is None:
-        yield missing_check(target, search)
-        return
+def _examine(target: Target, numpy: Any, row: DumpRow, expected: Expected, asked: Asked) -> Iterator[Check]:
     asked.number = row.number
     if row.state is DumpState.ERROR:
         yield Check("dump", Verdict.BAD, f"req_{row.number} could not be dumped: {row.note}", "Remove its cause.")

@@ -18,7 +18,7 @@ from remote.wire.errors import ServerError
 from remote.wire.plan import Check, StepResult, Verdict
 from remote.wire.target import Target
 
-from . import compare, convention, logits, order, prefills, ranks
+from . import compare, convention, logits, order, prefills, ranks, tolerance
 from .ask import Asked, ask, new_rid, remove
 from .prefills import Prefilled, PrefillLog
 from .ranks import Ranks
@@ -106,7 +106,7 @@ class _Run:
             raise _Cancelled
         rid = rid or new_rid(title.split()[-1])
         try:
-            asked = ask(self._target, self._numpy, ids, rid)
+            asked = ask(self._target, self._numpy, ids, rid, cancelled=self._cancelled)
         except ServerError as error:
             if not self._asked:
                 raise
@@ -115,6 +115,8 @@ class _Run:
             )
             asked = Asked(ids, rid, checks=[died])
         self._asked.append(asked)
+        if asked.number is None and self._cancelled.is_set():
+            raise _Cancelled  # it was cut off, which is no fault of the server's
         self._add(_dumped(title, asked))
         return asked
 
@@ -174,7 +176,15 @@ class _Run:
             for asked in self._asked:
                 remove(self._target, asked)
         numbers = tuple(asked.number for asked in self._asked if asked.number is not None)
-        return Canary(verdict, time.monotonic() - self._started, numbers, tuple(self._checks), self._stopped)
+        dtype = next((asked.states.dtype for asked in self._asked if asked.states), None)
+        return Canary(
+            verdict,
+            time.monotonic() - self._started,
+            numbers,
+            tuple(self._checks),
+            self._stopped,
+            tolerance.told(dtype) if dtype else "",
+        )
 
 
 def _rows_of(asked: Asked) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import http.client
 import json
+import select
 import socket
+import threading
 import time
-from typing import Any
+from typing import Any, Optional
 
 from remote.server import find
 from remote.server.ask import TLS
@@ -17,7 +19,9 @@ from remote.wire.errors import ServerError
 from remote.wire.target import Target
 
 CONNECT_S = 5.0
-ANSWER_S = 120.0  # a first request without warm-up compiles kernels
+ANSWER_S = 300.0  # a first request after a start compiles kernels: on GPUs 80 to 120 s were seen
+CANCELLED_S = 3.0  # more for one that was cancelled: an ordinary request ends within, and so leaves nothing behind
+_LOOK_S = 0.1  # between looks at whether it was cancelled
 _LIMIT = 16 << 20  # bytes of an answer; top logprobs of a thousand positions take a few hundred KB
 
 
@@ -65,12 +69,15 @@ class Generate:
         except OSError:
             self._connection.close()
 
-    def answer(self) -> Answer:
+    def answer(self, cancelled: Optional[threading.Event] = None) -> Answer:
         """Wait for it. Closing the connection without one makes SGLang abort the request."""
         try:
+            self._wait(cancelled)
             response = self._connection.getresponse()
             text = response.read(_LIMIT)
         except socket.timeout:
+            if cancelled is not None and cancelled.is_set():
+                return self._none("was not waited for any longer: cancelled")
             return self._none(f"accepted the request, no answer in {ANSWER_S:.0f} s: it hangs")
         except (OSError, http.client.HTTPException):
             return self._none("closed the connection without an answer: look at its log")
@@ -83,6 +90,19 @@ class Generate:
         except (ValueError, TypeError, KeyError, RecursionError):
             return self._none("answered HTTP 200 with something else than an answer of SGLang's /generate")
         return Answer(time.monotonic() - self._started, info=info if isinstance(info, dict) else {})
+
+    def _wait(self, cancelled: Optional[threading.Event]) -> None:
+        """Return when an answer begins, or the connection ends. Raises socket.timeout."""
+        if self._connection.sock is None:
+            return  # it broke while the request was sent
+        ready = select.poll()
+        ready.register(self._connection.sock, select.POLLIN)
+        end = time.monotonic() + ANSWER_S
+        while not ready.poll(_LOOK_S * 1000):
+            if cancelled is not None and cancelled.is_set():
+                end, cancelled = min(end, time.monotonic() + CANCELLED_S), None
+            if time.monotonic() > end:
+                raise socket.timeout
 
     def _none(self, problem: str) -> Answer:
         return Answer(time.monotonic() - self._started, problem)

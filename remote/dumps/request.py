@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import uuid
 from typing import Callable, Optional
@@ -13,7 +14,7 @@ from remote.wire.target import Target
 
 from . import checks, why
 from .dump import Dump
-from .generate import Answer, Generate
+from .generate import CANCELLED_S, Answer, Generate
 from .search import Search
 from .verdict import MERGED, MISSING_ROWS, Expected, judge, unknown
 
@@ -96,7 +97,7 @@ class _Test:
         return DumpTest(ok, self._rid, time.monotonic() - self._started, number, tuple(self._checks))
 
 
-def wait_for_dump(search: Search, expected: Expected) -> Optional[DumpRow]:
+def wait_for_dump(search: Search, expected: Expected, cancelled: Optional[threading.Event] = None) -> Optional[DumpRow]:
     """The dump of a request that was answered, complete or not; None when it does not come."""
     started = time.monotonic()
     guess_at = GUESS_S
@@ -106,7 +107,8 @@ def wait_for_dump(search: Search, expected: Expected) -> Optional[DumpRow]:
         if row is None and waited >= guess_at:
             guess_at *= 2
             row = search.guess(expected)
-        if row is not None or waited >= DUMP_S:
+        patience = CANCELLED_S if cancelled is not None and cancelled.is_set() else DUMP_S
+        if row is not None or waited >= patience:
             return row
         time.sleep(_INTERVAL_S)
 

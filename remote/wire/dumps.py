@@ -180,6 +180,7 @@ class Canary:
 
     verdict: the worst of `checks`, but for a comparison of ranks where there is one rank.
     dumps: their numbers; they are removed when all is well. stopped: cancelled before all was looked at.
+    tolerances: what was tolerated and how that was calibrated, in a sentence; empty where nothing was compared.
     """
 
     verdict: Verdict
@@ -187,6 +188,7 @@ class Canary:
     dumps: tuple[int, ...]
     checks: tuple[Check, ...]
     stopped: bool = False
+    tolerances: str = ""
 
     @property
     def ok(self) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -30,10 +33,11 @@ NAMES = (
 
 
 class Running:
-    """A server that dumps. target: as its agent knows it, with the same place for its records."""
+    """A server that dumps. target: as its agent knows it, with the same place for its records. started: its start."""
 
-    def __init__(self, agent: AgentClient, stage: Stage) -> None:
+    def __init__(self, agent: AgentClient, stage: Stage, started: subprocess.CompletedProcess[str]) -> None:
         self.agent = agent
+        self.started = started
         self.profile = stage.profile
         self.target: Target = stage.profile.target
         self.folder = Path(stage.profile.dump.folder)
@@ -49,8 +53,24 @@ def running(stage: Stage) -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch, product(stage) as server:
         patch.setenv("XDG_STATE_HOME", state)
         server.act("patch.apply")
-        server.start()
-        yield Running(server.agent, stage)
+        patch.setenv("HSCONSOLE_CONFIG_DIR", str(stage.config_folder))
+        command = [sys.executable, "-m", "console", "server", "start", "--yes", "--wait", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        yield Running(server.agent, stage, done)
+
+
+def test_a_start_is_followed_by_its_canary(running: Running) -> None:
+    done = running.started
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["no_canary"] == ""
+    assert document["state"]["phase"] == "ready"
+    assert document["canary"]["verdict"] == "ok"
+    assert tuple(step["title"] for step in document["canary_steps"]) == NAMES
+    assert document["canary"]["tolerances"].startswith("float32 rows within 3.8e-06: 64 roundoffs")
+    state = calls.server_state(running.agent)
+    assert state.canary is not None
+    assert state.canary.verdict is Verdict.OK
 
 
 def test_a_right_server_passes_and_no_dump_is_left(running: Running) -> None:

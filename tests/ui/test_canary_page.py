@@ -119,7 +119,7 @@ async def test_a_lost_link_is_told_beside_the_steps() -> None:
 
 NOW = scenes.NOW
 PANEL = {
-    "never": (None, "canary not run since this start"),
+    "never": (None, "no canary since this start: C"),
     "well": (Judgement(Verdict.OK, NOW - 200), "canary well, 3 min ago"),
     "faulty": (Judgement(Verdict.BAD, NOW), "canary faulty, just now"),
     "unknown": (Judgement(Verdict.UNKNOWN, NOW - 7300), "canary unknown, 2 h ago"),
@@ -154,4 +154,4 @@ async def test_its_age_stands_still_while_the_link_is_lost() -> None:
 
 async def test_a_server_that_does_not_run_has_no_canary() -> None:
     async with on_stage(Stage(scenes.stopped)) as pilot:
-        assert "canary not run" not in words(pilot)
+        assert "no canary" not in words(pilot)

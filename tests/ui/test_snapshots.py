@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from console.cancel import Cancel
 from console.link import LinkPhase
+from console.tui.act import canary_run
 from console.tui.app import HsConsoleApp
 from console.tui.screens.host_key import HostKeyScreen
 from console.tui.screens.verify import VerifyScreen
@@ -50,6 +52,12 @@ async def _stale(pilot: Pilot[None], stage: Stage) -> None:
     link_of(stage).be(LinkPhase.STALE, "silent for 7 s")
 
 
+async def _proving(pilot: Pilot[None], stage: Stage) -> None:
+    app = app_of(pilot)
+    app.picture.proving = canary_run(app, Cancel())
+    stage.clock.now += 42
+
+
 async def _as_it_is(pilot: Pilot[None], stage: Stage) -> None:
     pass
 
@@ -63,6 +71,7 @@ STATES: dict[str, tuple[Callable[[FakeLink], None], dict[str, Any], Callable[...
     ),
     "loading": (scenes.loading, {}, _as_it_is),
     "ready": (scenes.ready, {}, _ready),
+    "proving": (scenes.ready, {}, _proving),
     "stale": (scenes.ready, {}, _stale),
     "lost": (scenes.ready, {}, _lost),
     "refused": (scenes.refused, {}, _as_it_is),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from console.operations.verdicts import NAMES, WORDS
+from console.operations.verdicts import CANCELLED, NAMES, WAITING, WORDS
 from console.text import span
 from console.tui import ink
 from console.tui.format import clock
@@ -25,16 +25,20 @@ class CanaryScreen(RunScreen):
         if run.error is not None:
             return [Content(), *self._steps(width), Content(), *error_lines(run.error, width)]
         if isinstance(run.result, Canary):
-            return [Content(), *_verdict(run.result, width), Content(), *check_lines(run.result.checks, width, MARKS)]
-        return [Content(), self._under_way(), Content(), *self._steps(width)]
+            checks = check_lines(run.result.checks, width, MARKS)
+            return [Content(), *_verdict(run.result, width), Content(), *checks, *_tolerances(run.result, width)]
+        return [Content(), *self._under_way(width), Content(), *self._steps(width)]
 
-    def _under_way(self) -> Content:
+    def _under_way(self, width: int) -> list[Content]:
         if self.run.cancel is not None and self.run.cancel.asked:
-            return Content.styled(
-                "  cancelling: no further request is sent; the one under way comes to its end", ink.WARN
-            )
+            words = "cancelling: no further request is sent, and the one under way is given a few seconds"
+            return hang(Content("  "), Content.styled(words, ink.WARN), width)
         running = clock(self.console.picture.clock.monotonic() - self.run.started)
-        return Content.styled(f"  four requests go through the server, for {running}   esc cancels", ink.MUTED)
+        words = "four requests go through the server" if self.run.steps else "waiting for the first answer"
+        lines = [Content.styled(f"  {words}, for {running}   esc cancels", ink.MUTED)]
+        if not self.run.steps:
+            lines += hang(Content("  "), Content.styled(WAITING, ink.MUTED), width)
+        return lines
 
     def _steps(self, width: int) -> list[Content]:
         """As they come it is only known which are well; the verdict on the others is a part of the end."""
@@ -52,12 +56,19 @@ class CanaryScreen(RunScreen):
 def _verdict(found: Canary, width: int) -> list[Content]:
     sign, style = MARKS[found.verdict]
     style = style if found.verdict is not Verdict.UNKNOWN else ink.WARN
-    words = "cancelled: it says nothing" if found.stopped else WORDS[found.verdict]
+    words = CANCELLED if found.stopped else WORDS[found.verdict]
     head = Content.styled(f"  {sign} {NAMES[found.verdict]}", f"bold {style}")
     lines = hang(head + "   ", Content.styled(words, style), width)
     kept = [] if found.ok or found.stopped else [f"req_{number}" for number in found.dumps]
     dumps = f" · its dumps are left to be looked at: {', '.join(kept)}" if kept else ""
     return [*lines, *hang(Content("    "), Content.styled(f"in {span(found.seconds)}{dumps}", ink.MUTED), width)]
+
+
+def _tolerances(found: Canary, width: int) -> list[Content]:
+    if not found.tolerances:
+        return []
+    head = Content.styled("  tolerances  ", ink.MUTED)
+    return [Content(), *hang(head, plain(found.tolerances, ink.MUTED, 1000), width)]
 
 
 def _step(step: StepResult, wide: int, width: int) -> list[Content]:

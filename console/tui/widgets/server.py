@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from console.actions import BY_ID
 from console.operations.verdicts import NAMES
 from console.tui import ink
 from console.tui.format import age, clock, count, short
@@ -64,8 +65,15 @@ class Server(Panel):
 
     def _judged(self, server: ServerState) -> Content:
         head = Content.styled("canary ", ink.MUTED)
+        run = self.picture.proving
+        if run is not None:
+            waits = "waits for the first answer, while kernels compile" if not run.steps else "under way"
+            waits = "waits for the link" if run.wait.waiting else waits
+            since = clock(max(self.picture.clock.monotonic() - run.started, 0.0))
+            return head + Content.styled(f"{waits}, {since}", ink.KEY)
         if server.canary is None:
-            return head + Content.styled("not run since this start", ink.WARN)
+            key = "" if self.picture.profile.read_only else f": {BY_ID['canary'].key}"
+            return Content.styled(f"no canary since this start{key}", ink.WARN)
         ago = age(self.picture.since(server.canary.at))
         style = {Verdict.OK: ink.GOOD, Verdict.BAD: f"bold {ink.BAD}"}.get(server.canary.verdict, ink.WARN)
         when = "just now" if ago == "now" else f"{ago} ago"

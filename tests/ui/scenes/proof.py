@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from remote.canary import tolerance
 from remote.wire.dumps import Canary, Level, Verified, VerifyProgress, VerifyResult, VerifySummary
 from remote.wire.plan import Check, StepResult, Verdict
-from tests.ui.scenes.basics import BAD, OK, UNKNOWN, WARN
+from remote.wire.server import Judgement
+from tests.ui.scenes.basics import BAD, NOW, OK, UNKNOWN, WARN
 
 ROWS_AGAIN = "the first 41 rows are those of the shorter prompt: worst 3.6e-07, tolerance 3.8e-06"
 CANARY_CHECKS = (
@@ -22,7 +24,8 @@ CANARY_CHECKS = (
     Check("log against dumps", OK, "log: 4 requests, 297 tokens; dumps: 4, 297"),
 )
 CANARY_STEPS = tuple(StepResult(check.name, True, check.found, 0.4) for check in CANARY_CHECKS)
-CANARY_WELL = Canary(OK, 3.4, (1287, 1288, 1289, 1290), CANARY_CHECKS)
+CANARY_WELL = Canary(OK, 3.4, (1287, 1288, 1289, 1290), CANARY_CHECKS, tolerances=tolerance.told("float32"))
+JUDGED_WELL = Judgement(OK, NOW)
 
 
 def judged(verdict: Verdict, name: str, found: str, remedy: str = "") -> Canary:

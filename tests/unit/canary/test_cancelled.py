@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from remote.canary import ask as asking
 from remote.canary import canary
 from remote.canary.ask import Asked
+from remote.dumps import generate, request
 from remote.server import judgement
 from remote.wire.errors import ServerError
 from remote.wire.plan import StepResult, Verdict
@@ -53,11 +55,11 @@ def test_a_server_that_dies_midway_is_told_beside_what_was_found(
     folder.mkdir()
     real, asked = asking.ask, []
 
-    def ask(*args: Any) -> Asked:
+    def ask(*args: Any, **more: Any) -> Asked:
         asked.append(args)
         if len(asked) > 1:
             raise ServerError("no server at http://127.0.0.1:1/generate: Connection refused")
-        return real(*args)
+        return real(*args, **more)
 
     def handle(body: Body) -> Reply:
         dump(folder, 7, ids=body["input_ids"], rid=body["rid"])
@@ -70,6 +72,36 @@ def test_a_server_that_dies_midway_is_told_beside_what_was_found(
     gone = [check.found for check in found.checks if "the server went away" in check.found]
     assert len(gone) == 3
     assert not (folder / ".canary").exists()
+
+
+HANGS = {"no answer": (None, 30.0), "no dump": (good, 0.0)}
+
+
+@pytest.mark.parametrize("what", HANGS)
+def test_what_does_not_come_is_not_waited_for_any_longer(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first request may take minutes: cancelled, it is cut off, and that is no verdict on the server."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(judgement, "keep", lambda *_: pytest.fail("nobody is judged"))
+    for module in (generate, request):
+        monkeypatch.setattr(module, "CANCELLED_S", 0.2)
+    answer, seconds = HANGS[what]
+    cancelled, over = threading.Event(), threading.Event()
+
+    def handle(body: Body) -> Reply | None:
+        cancelled.set()
+        over.wait(seconds)
+        return answer(body) if answer else None
+
+    began = time.monotonic()
+    with server(handle) as port:
+        found = canary.run(target(port, tmp_path), lambda _: None, cancelled)
+        took = time.monotonic() - began
+        over.set()
+    assert took < min(generate.ANSWER_S, request.DUMP_S)
+    assert (found.stopped, found.verdict, found.dumps) == (True, Verdict.UNKNOWN, ())
+    assert [check.name for check in found.checks] == ["cancelled"]
 
 
 def test_a_server_that_does_not_run_is_an_error(tmp_path: Path) -> None:

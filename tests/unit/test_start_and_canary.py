@@ -1,0 +1,169 @@
+"""`hsconsole server start --wait` on an agent of the tests: when the canary follows, and what is told of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.cli import main, session
+from console.config import write
+from console.config.profile import Container, Profile, Server
+from console.errors import LinkLost
+from console.operations import calls, readiness
+from remote.canary import tolerance
+from remote.dumps import generate, request
+from remote.wire.codec import encode
+from remote.wire.dumps import Canary
+from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
+from remote.wire.server import Judgement, Phase, ServerState
+
+PROFILE = Profile(name="kimi", container=Container(host="ct", python="/p"), server=Server(model_path="/m"))
+PLAN = Plan("server.start", "Start SGLang", needed=True)
+STARTED = Outcome("server.start", True, "Started on port 8000, loading.")
+FAILED = Outcome("server.start", False, "The server ended right after its start.")
+
+
+def state(phase: Phase = Phase.READY, **more: Any) -> ServerState:
+    return ServerState(phase, phase.value, 0.0, 8000, pid=7, **{"patch_loaded": "3", **more})
+
+
+def canary(verdict: Verdict) -> Canary:
+    checks = (Check("prompt", Verdict.OK, "req_1: 96 tokens"), Check("prefix", verdict, "worst 0.1, tolerance 0.12"))
+    return Canary(verdict, 90.0, (1, 2), checks, tolerances=tolerance.told("bfloat16"))
+
+
+class Agent:
+    """states: of the server, one after the other. Errors are raised."""
+
+    def __init__(self, *states: Any, canary: Any = None, outcome: Any = STARTED, plan: Plan = PLAN) -> None:
+        self.states = list(states)
+        self.answers = {"plan": plan, "run": outcome, "canary": canary}
+        self.asked: list[str] = []
+        self.patience: dict[str, float] = {}
+
+    def call(
+        self, name: str, *, timeout: float = 30.0, on_event: Callable[[Any], None] | None = None, **args: Any
+    ) -> Any:
+        self.asked.append(name)
+        self.patience[name] = timeout
+        answer = self.states.pop(0) if name == "server.state" else self.answers[name]
+        if isinstance(answer, BaseException):
+            raise answer
+        if name == "canary" and on_event is not None:
+            for check in answer.checks:
+                on_event(encode(StepResult(check.name, check.verdict is Verdict.OK, check.found, 1.0)))
+        return encode(answer)
+
+
+Start = Callable[..., int]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Run `server start` with these arguments on this agent; the exit status."""
+    monkeypatch.setenv("HSCONSOLE_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("HSCONSOLE_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    write.write(PROFILE)
+
+    def run(agent: Agent, *arguments: str) -> int:
+        @contextlib.contextmanager
+        def open_agent(_: Profile) -> Iterator[Agent]:
+            yield agent
+
+        monkeypatch.setattr(session, "open_agent", open_agent)
+        try:
+            return main.run(["--profile", "kimi", "server", "start", "--yes", *arguments])
+        except SystemExit as ended:
+            return int(ended.code or 0)
+
+    return run
+
+
+ENDS = {
+    Verdict.OK: (0, "well in 1:30: the dumps of this server mean what they should"),
+    Verdict.WARN: (1, "in doubt in 1:30: look at what is marked; look at req_1, req_2"),
+    Verdict.BAD: (1, "faulty in 1:30: do NOT use the dumps of this server; look at req_1, req_2"),
+    Verdict.UNKNOWN: (1, "unknown in 1:30: not everything could be looked at; look at req_1, req_2"),
+}
+
+
+@pytest.mark.parametrize("verdict", ENDS)
+def test_the_canary_follows_a_start_that_is_waited_for(
+    verdict: Verdict, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, told = ENDS[verdict]
+    agent = Agent(state(Phase.LOADING), state(), canary=canary(verdict))
+    assert start(agent, "--wait") == status
+    said = capsys.readouterr().out
+    assert "Canary: four requests; the first one after a start compiles kernels" in said
+    assert "prefix  worst 0.1, tolerance 0.12" in said
+    assert "Tolerances: bfloat16 rows within 0.12 for all but 10% of rows: 64 roundoffs, of which" in said
+    assert "seen with SGLang" in said
+    assert said.endswith(f"{told}\n")
+    agent = Agent(state(), canary=canary(verdict))
+    assert start(agent, "--wait", "--json") == status
+    document = json.loads(capsys.readouterr().out)
+    assert document["canary"]["verdict"] == verdict.value
+    assert document["canary"]["tolerances"] == tolerance.told("bfloat16")
+    assert [step["title"] for step in document["canary_steps"]] == ["prompt", "prefix"]
+    assert document["no_canary"] == ""
+
+
+NONE: dict[str, tuple[Agent, int, str]] = {
+    "it dumps nothing": (Agent(state(patch_loaded=None)), 0, "No canary: this server dumps nothing"),
+    "it died as it loaded": (Agent(state(Phase.LOADING), state(Phase.CRASHED, cause="CUDA OOM")), 1, "CUDA OOM"),
+    "it ended at once": (Agent(outcome=FAILED), 1, "ended right after its start"),
+    "the link is lost as it loads": (Agent(state(Phase.LOADING), LinkLost("it broke")), 4, "it broke"),
+    "the operator ends the wait": (Agent(state(Phase.LOADING), KeyboardInterrupt()), 130, "Interrupted"),
+    "it ran, and was proved": (
+        Agent(state(canary=Judgement(Verdict.OK, 1.0)), plan=Plan("server.start", "It runs", needed=False)),
+        0,
+        "No canary: there was one since this start: well",
+    ),
+    "it ran, and was found faulty": (
+        Agent(state(canary=Judgement(Verdict.BAD, 1.0)), plan=Plan("server.start", "It runs", needed=False)),
+        1,
+        "No canary: there was one since this start: faulty",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", NONE)
+def test_none_follows_where(why: str, start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    agent, status, told = NONE[why]
+    assert start(agent, "--wait") == status
+    said = capsys.readouterr()
+    assert told in said.out + said.err
+    assert "canary" not in agent.asked
+
+
+def test_a_server_that_ran_unproved_is_proved(start: Start) -> None:
+    agent = Agent(state(), canary=canary(Verdict.OK), plan=Plan("server.start", "It runs", needed=False))
+    assert start(agent, "--wait") == 0
+    assert "canary" in agent.asked
+
+
+def test_a_start_that_is_not_waited_for_is_not_followed(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = Agent()
+    assert start(agent) == 0
+    assert agent.asked == ["plan", "run"]
+    assert capsys.readouterr().out.endswith("hsconsole canary. With --wait that follows by itself.\n")
+
+
+def test_a_read_only_profile_leaves_no_request() -> None:
+    profile = Profile(name="ro", read_only=True, container=PROFILE.container, server=PROFILE.server)
+    assert "read-only" in readiness.why_no_canary(profile, state())
+    assert readiness.prove_what_started(Agent(), profile, state(), lambda _: None) is None
+
+
+def test_the_console_waits_longer_than_the_agent_does(start: Start) -> None:
+    agent = Agent(state(), canary=canary(Verdict.OK))
+    start(agent, "--wait")
+    assert agent.patience["canary"] == calls.REQUEST > generate.ANSWER_S + request.DUMP_S
+    assert generate.ANSWER_S > 120, "so long the first request after a start was seen to take on GPUs"
