@@ -54,6 +54,7 @@ class Catalog:
         self._attempts = Attempts()
         self._touched: set[int] = set()  # whose row came, changed or went in this refresh
         self._rechecked = 0.0
+        self._looked = time.monotonic()  # when it was last known what is there
 
     def refresh(self, look_s: float) -> None:
         """Take in what changed; spend at most about `look_s` seconds on older dumps. Raises OSError, Replaced."""
@@ -74,6 +75,8 @@ class Catalog:
         self._touched.clear()
         self._count(finished)
         self._first = False
+        if changes.looked:
+            self._looked = time.monotonic()
         self._look(look_s)
 
     def counts(self) -> DumpCounts:
@@ -191,12 +194,17 @@ class Catalog:
         self._totals[state] += 1
 
     def _count(self, finished: list[DumpRow]) -> None:
-        """Into the rates. Of the first listing only what was finished in the last seconds by its own timestamp."""
+        """Into the rates. Of the first listing only what was finished in the last seconds by its own timestamp.
+
+        Later ones came at some time since the last look, which may be long ago: where the agent was stopped, or the
+        folder is listed seldom, all of them at once would make a rate that never was.
+        """
         now, wall = time.monotonic(), time.time()
         if self._first:
             finished = sorted((row for row in finished if 0 <= wall - row.at < WINDOW_S), key=lambda row: row.at)
-        for row in finished:
-            self._rates.add(now - (wall - row.at) if self._first else now, row.tokens or 0, row.size)
+        for index, row in enumerate(finished, 1):
+            ago = wall - row.at if self._first else (now - self._looked) * (1 - index / len(finished))
+            self._rates.add(now - ago, row.tokens or 0, row.size)
 
     def _look(self, seconds: float) -> None:
         """Look for `done` in older dumps, newest first, until the time is spent."""

@@ -10,8 +10,11 @@ _SHARE = 0.05  # of a core that listing may take, however many names there are
 
 
 class Changes(NamedTuple):
+    """looked: False when it was too early to list again, so that more may have changed than is told."""
+
     added: set[str]
     removed: set[str]
+    looked: bool = True
 
 
 class Folder:
@@ -32,8 +35,9 @@ class Folder:
         if self._identity not in (None, identity):
             raise Replaced
         self._identity = identity
-        if (self._settled and status.st_mtime_ns == self._modified) or time.monotonic() < self._due:
-            return Changes(set(), set())
+        unchanged = self._settled and status.st_mtime_ns == self._modified
+        if unchanged or time.monotonic() < self._due:
+            return Changes(set(), set(), unchanged)
         started = time.thread_time()
         names = set(os.listdir(self.path))
         # Two changes within one tick of the kernel's clock leave the same mtime: only a second look at it settles.

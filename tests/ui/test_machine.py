@@ -158,3 +158,18 @@ async def test_how_memory_fills(shm: dict[str, object], says: str) -> None:
         await until(pilot, lambda: says in words(pilot))
         assert ("full in" in words(pilot)) is ("full in" in says), "what empties is never said to be full in a while"
         assert ("by dead processes" in words(pilot)) is ("unsure" in shm), "a few kilobytes are not worth a line"
+
+
+async def test_a_rate_of_long_ago_says_so() -> None:
+    stage = Stage(scenes.ready)
+    async with on_stage(stage) as pilot:
+        link_of(stage).say(server=dataclasses.replace(scenes.READY, prefill_at=stage.clock.wall() - 5))
+        await settled(pilot)
+        assert "prefill 7.3 k tok/s · running" in words(pilot)
+        stage.clock.now += 7200
+        link_of(stage).say(server=dataclasses.replace(scenes.READY, prefill_at=stage.clock.wall() - 7205))
+        await settled(pilot)
+        assert "prefill 7.3 k tok/s 2 h ago · running" in words(pilot)
+        link_of(stage).say(server=dataclasses.replace(scenes.READY, prefill_at=stage.clock.wall() + 7200))
+        await settled(pilot)
+        assert "prefill 7.3 k tok/s · running" in words(pilot), "the container's clock was set back"

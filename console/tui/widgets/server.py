@@ -16,6 +16,7 @@ from remote.wire.server import LoadProgress, Phase, ProcessInfo, ServerState
 SEPARATOR = Content.styled(" · ", ink.MUTED)
 BAR_MOST = 60
 MOST_PROCESSES = 4
+RECENT = 30.0  # seconds for which the last prefill's rate stands for the present
 
 
 class Server(Panel):
@@ -84,7 +85,7 @@ class Server(Panel):
         if server.phase is Phase.UNHEALTHY:
             parts.append(plain(server.detail or "unhealthy", ink.BAD, 200))
         if server.prefill_tokens_per_s is not None:
-            parts.append(_pair("prefill", f"{short(server.prefill_tokens_per_s)} tok/s"))
+            parts.append(_pair("prefill", f"{short(server.prefill_tokens_per_s)} tok/s") + self._prefilled(server))
         if server.running is not None:
             parts.append(_pair("running", count(server.running)))
         if server.queued is not None:
@@ -93,6 +94,11 @@ class Server(Panel):
         if server.phase is Phase.READY and server.patch_loaded is None:
             parts.append(Content.styled("no patch loaded", ink.WARN))
         return Content(" ") + SEPARATOR.join(parts)
+
+    def _prefilled(self, server: ServerState) -> Content:
+        """How long ago that rate was, where it is no longer the present one."""
+        since = None if server.prefill_at is None else self.picture.since(server.prefill_at)
+        return Content.styled(f" {age(since)} ago", ink.MUTED) if since is not None and since > RECENT else Content()
 
     def _rest(self, server: ServerState) -> Content:
         style = ink.PHASES[server.phase][1]

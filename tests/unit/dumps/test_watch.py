@@ -283,6 +283,45 @@ def test_rates_survive_restarts_deletions_and_clock_jumps(tmp_path: Path, clock:
     assert catalog.counts().requests_per_s == catalog.counts().bytes_per_s == 0
 
 
+def test_a_pause_makes_no_rate_that_never_was(tmp_path: Path, clock: Clock) -> None:
+    """The agent was stopped, or starved, for a minute while the server went on with two dumps a second."""
+    catalog = catalogs.Catalog(str(tmp_path), 200)
+    tmp_path.joinpath("x").touch()
+    refresh(catalog)
+    for number in range(120):
+        dump(tmp_path, number, ids=range(10))
+    clock.tick(60)
+    refresh(catalog)
+    counts = catalog.counts()
+    assert counts.complete == 120
+    assert counts.requests_per_s == pytest.approx(2.0, abs=0.11)
+    assert counts.tokens_per_s == pytest.approx(20.0, abs=1.1)
+    clock.tick(5)
+    refresh(catalog)
+    assert catalog.counts().requests_per_s == pytest.approx(1.0, abs=0.11)
+
+
+def test_a_restart_and_a_consumer_that_takes_all_make_no_rate_negative_or_huge(tmp_path: Path, clock: Clock) -> None:
+    catalog = catalogs.Catalog(str(tmp_path), 200)
+    refresh(catalog)
+    for number in range(20):
+        dump(tmp_path, number, ids=range(10))
+        clock.tick(1)
+        refresh(catalog)
+        shutil.rmtree(tmp_path / f"req_{number}")  # at once
+    assert catalog.counts().requests_per_s == pytest.approx(1.0, abs=0.11)
+    refresh(catalog)
+    assert catalog.counts().complete == 0
+    for number in range(10):  # the forerunner's server was started again: its numbers begin at 0
+        dump(tmp_path, number, ids=range(10))
+        clock.tick(1)
+        refresh(catalog)
+    assert catalog.counts().requests_per_s == pytest.approx(1.0, abs=0.11)
+    assert catalog.counts().complete == 10
+    clock.tick(11)
+    assert catalog.counts().tokens_per_s == catalog.counts().bytes_per_s == 0
+
+
 def test_rates_count_a_window() -> None:
     rates = Rates()
     for second in range(20):
