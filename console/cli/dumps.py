@@ -11,6 +11,7 @@ from console.cli.session import EXIT_NOT_OK, session
 from console.cli.verify import verify
 from console.errors import DumpError
 from console.operations import calls
+from console.operations.counts import told
 from console.text import harmless, size, span
 from remote.wire.dumps import DumpDetail, DumpRow, DumpsChange, DumpState, DumpTest
 from remote.wire.plan import Verdict
@@ -81,7 +82,8 @@ def _print_list(found: DumpsChange) -> None:
     for row in sorted(found.rows, key=lambda row: -row.number):
         _print_row(row, found.at)
     counts = found.counts
-    output.say(f"{counts.complete} complete · {counts.writing} in progress · {counts.bad} bad", bold=True)
+    if not found.problem:
+        output.say(told(counts), bold=True)
     if counts.odd_total:
         output.say(f"{counts.odd_total} names that are no request: {', '.join(counts.odd)}", fg="yellow")
 

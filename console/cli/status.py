@@ -8,6 +8,7 @@ from console.cli import output
 from console.cli.session import session
 from console.cli.shm import print_shm
 from console.operations import gpuholders, overview
+from console.operations.counts import told
 from console.operations.overview import Overview
 from console.text import size, span
 from remote.wire.telemetry import Gpu, MigDevice
@@ -27,7 +28,7 @@ def command(profile: str | None, as_json: bool) -> None:
 
 
 def _print(profile: str, found: Overview) -> None:
-    server, shm, counts = found.server, found.shm, found.dumps.counts
+    server, shm, dumps = found.server, found.shm, found.dumps
     age = f" for {span(server.age)}" if server.age is not None else ""
     output.say(f"profile  {profile}", bold=True)
     output.say(f"server   {server.phase.value}{age}, port {server.port}: {server.detail}")
@@ -36,9 +37,7 @@ def _print(profile: str, found: Overview) -> None:
         output.say(f"         {depth.name}: {depth.verdict.value}, {depth.found}")
     _print_gpus(found)
     print_shm(shm)
-    output.say(f"dumps    {counts.complete} complete, {counts.writing} in progress, {counts.bad} bad")
-    if found.dumps.problem:
-        output.say(f"         {found.dumps.problem}")
+    output.say(f"dumps    {dumps.problem or told(dumps.counts)}")
 
 
 def _print_gpus(found: Overview) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 from console.config.profile import Profile, Proxmox
 from console.errors import OperatorError
 from console.operations import calls, proxmox
+from console.operations.counts import told
 from remote.wire.host import Hello
 from remote.wire.plan import Check, Verdict
 
@@ -104,9 +105,7 @@ def _gpus(agent: calls.Agent) -> tuple[Check, ...]:
 
 def _dumps(agent: calls.Agent) -> tuple[Check, ...]:
     found = calls.dumps(agent, 1)
-    counts = found.counts
-    listed = f"{counts.complete} complete, {counts.writing} in progress, {counts.bad} bad"
-    return (Check("dumps", Verdict.WARN if found.problem else Verdict.OK, found.problem or listed),)
+    return (Check("dumps", Verdict.WARN if found.problem else Verdict.OK, found.problem or told(found.counts)),)
 
 
 def _proxmox(host: Proxmox) -> Check:

@@ -1,16 +1,16 @@
-"""What is known about every dump in the folder, kept up to date at the cost of what changed.
+"""What is known about the newest dumps in the folder, kept up to date at the cost of what changed.
 
-The newest dumps have rows and are examined at once (names, sizes, meta.json). An older one gets a single look for its
-`done`, a few at a time; one without `done` is examined. So the counts are: complete, dumps with `done` that no
-examination has found wrong; writing, without `done` but changed lately; bad, found partial, corrupt or with an error.
+The newest EXAMINED dumps are examined (names, sizes, meta.json), and of them alone the counts tell which are complete,
+being written or bad, however many somebody wants listed: so everybody who counts one folder counts the same. Older
+dumps are only counted.
 """
 
 from __future__ import annotations
 
 import collections
 import heapq
+import itertools
 import os
-import stat
 import time
 from collections.abc import Iterable
 from typing import NamedTuple, Optional
@@ -19,9 +19,11 @@ from remote.wire.dumps import DumpCounts, DumpRow, DumpState
 
 from . import rows
 from .attempts import Attempts
+from .files import read_small
 from .folder import Folder
 from .rates import WINDOW_S, Rates
 
+EXAMINED = 1000
 NAMED_ODD = 20  # odd names that are told, beside their number
 RECHECK_S = 5.0  # a partial dump may go on
 _BAD = (DumpState.PARTIAL, DumpState.CORRUPT, DumpState.ERROR)
@@ -35,20 +37,17 @@ class _Quiet(NamedTuple):
 
 
 class Catalog:
-    """The dumps in one folder; `rows` are those of the newest `last`."""
+    """The dumps in one folder; `rows` are those of the newest `last`, and of EXAMINED at least, newest first."""
 
     def __init__(self, path: str, last: int) -> None:
         self.rows: dict[int, DumpRow] = {}
         self._path = path
-        self._last = last
+        self._last = max(last, EXAMINED)
         self._folder = Folder(path)
         self._first = True
         self._names: dict[int, str] = {}
         self._odd: set[str] = set()
-        self._states: dict[int, DumpState] = {}
-        self._totals: collections.Counter[DumpState] = collections.Counter()
-        self._old: set[int] = set()  # found by the first listing, not looked at yet
-        self._queue: list[int] = []  # they, and maybe some that are done with, in ascending order
+        self._given = 0
         self._quiet: dict[int, _Quiet] = {}
         self._rates = Rates()
         self._attempts = Attempts()
@@ -56,35 +55,34 @@ class Catalog:
         self._rechecked = 0.0
         self._looked = time.monotonic()  # when it was last known what is there
 
-    def refresh(self, look_s: float) -> None:
-        """Take in what changed; spend at most about `look_s` seconds on older dumps. Raises OSError, Replaced."""
+    def refresh(self) -> None:
+        """Take in what changed. Raises OSError, Replaced."""
         changes = self._folder.changes()
         for name in changes.removed:
             self._drop(name)
         added = {number for number in map(self._add, changes.added) if number is not None}
-        if changes.added or changes.removed:
+        if changes.added or changes.removed or self._first:
             self._slide(added, bool(changes.removed))
-        if self._first:
-            self._old = added.difference(self.rows)
-            self._queue = sorted(self._old)
-            added = set(self.rows)
-        finished = self._examine({*added, *self._unfinished()})
+            self._given = max(self._given, _counter(self._path), max(added, default=-1) + 1)
+        finished = self._examine(list(self.rows) if self._first else {*added, *self._unfinished()})
         while self._unread():
-            finished += self._examine(self._unread())
+            self._examine(self._unread())  # older ones that took the place of some that went: no news for the rates
         self._attempts.update(self.rows, self._touched)
         self._touched.clear()
         self._count(finished)
         self._first = False
         if changes.looked:
             self._looked = time.monotonic()
-        self._look(look_s)
 
     def counts(self) -> DumpCounts:
         requests, tokens, size = self._rates.read(time.monotonic())
+        states = collections.Counter(row.state for row in itertools.islice(self.rows.values(), EXAMINED))
         return DumpCounts(
-            complete=self._totals[DumpState.COMPLETE],
-            writing=self._totals[DumpState.WRITING],
-            bad=sum(self._totals[state] for state in _BAD),
+            complete=states[DumpState.COMPLETE],
+            writing=states[DumpState.WRITING],
+            bad=sum(states[state] for state in _BAD),
+            older=max(len(self._names) - EXAMINED, 0),
+            given=self._given,
             odd=tuple(heapq.nsmallest(NAMED_ODD, self._odd)),
             odd_total=len(self._odd),
             requests_per_s=requests,
@@ -113,8 +111,7 @@ class Catalog:
         self._names.pop(number, None)
         self.rows.pop(number, None)
         self._touched.add(number)
-        self._old.discard(number)
-        self._set_state(number, None)
+        self._quiet.pop(number, None)
 
     def _slide(self, added: Iterable[int], shrunk: bool) -> None:
         """Move the window of rows to the newest numbers."""
@@ -122,18 +119,21 @@ class Catalog:
         newest = heapq.nlargest(self._last, candidates)
         before = self.rows
         self.rows = {number: before.get(number, _UNREAD) for number in newest}
-        self._touched |= before.keys() - self.rows.keys()
+        gone = before.keys() - self.rows.keys()
+        self._touched |= gone
+        for number in gone:
+            self._quiet.pop(number, None)
 
     def _unread(self) -> list[int]:
         return [number for number, row in self.rows.items() if row is _UNREAD]
 
     def _unfinished(self) -> list[int]:
-        """Dumps being written; from time to time also the partial ones that have a row."""
+        """Dumps being written; from time to time also the partial ones."""
         now = time.monotonic()
         again = now - self._rechecked >= RECHECK_S
         if again:
             self._rechecked = now
-        return [n for n in self._quiet if self._states.get(n) is DumpState.WRITING or (again and n in self.rows)]
+        return [number for number in self._quiet if again or self.rows[number].state is DumpState.WRITING]
 
     def _examine(self, numbers: Iterable[int]) -> list[DumpRow]:
         """Look at these dumps; the rows of those that were finished since the last look."""
@@ -143,14 +143,14 @@ class Catalog:
             row = self._row(number)
             if row is None:
                 continue
-            before = self._states.get(number)
-            if row.state is DumpState.COMPLETE and before is not DumpState.COMPLETE and number not in self._old:
+            before = self.rows.get(number)
+            if row.state is DumpState.COMPLETE and (before is None or before.state is not DumpState.COMPLETE):
                 finished.append(row)
-            self._old.discard(number)
-            self._set_state(number, row.state)
-            if number in self.rows:
-                self.rows[number] = row
-                self._touched.add(number)
+            if before is None:  # so many came at once that it is among the older ones already
+                self._quiet.pop(number, None)
+                continue
+            self.rows[number] = row
+            self._touched.add(number)
         if len(self._odd) != odd:
             self._slide((), shrunk=True)
         return finished
@@ -183,16 +183,6 @@ class Catalog:
         self._quiet[row.number] = quiet
         return now - quiet.since
 
-    def _set_state(self, number: int, state: Optional[DumpState]) -> None:
-        before = self._states.pop(number, None)
-        if before is not None:
-            self._totals[before] -= 1
-        if state is None:
-            self._quiet.pop(number, None)
-            return
-        self._states[number] = state
-        self._totals[state] += 1
-
     def _count(self, finished: list[DumpRow]) -> None:
         """Into the rates. Of the first listing only what was finished in the last seconds by its own timestamp.
 
@@ -206,24 +196,14 @@ class Catalog:
             ago = wall - row.at if self._first else (now - self._looked) * (1 - index / len(finished))
             self._rates.add(now - ago, row.tokens or 0, row.size)
 
-    def _look(self, seconds: float) -> None:
-        """Look for `done` in older dumps, newest first, until the time is spent."""
-        end = time.monotonic() + seconds
-        while self._queue and time.monotonic() < end:
-            number = self._queue.pop()
-            if number not in self._old:
-                continue
-            if self._done(os.path.join(self._path, self._names[number])):
-                self._set_state(number, DumpState.COMPLETE)
-            else:
-                self._examine([number])
-            self._old.discard(number)
 
-    def _done(self, path: str) -> bool:
-        try:
-            return stat.S_ISDIR(os.lstat(path).st_mode) and os.path.lexists(os.path.join(path, "done"))
-        except OSError:
-            return False
+def _counter(path: str) -> int:
+    """How many numbers the dumper has given away; 0 where no counter says so."""
+    try:
+        text = read_small(os.path.join(path, ".counter"), 64).strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdigit() and len(text.lstrip(b"0")) <= 15 else 0
 
 
 _UNREAD = DumpRow(-1, DumpState.GONE, 0.0)

@@ -44,10 +44,11 @@ class DumpRow:
 
 @dataclasses.dataclass(frozen=True)
 class DumpCounts:
-    """Over all dumps in the folder, also those older than the rows; rates are over the last ten seconds.
+    """The same whoever asks, and for however many rows; rates are over the last ten seconds.
 
-    complete: with `done`, and not found wrong; older dumps are only looked through for `done`, after the rows.
-    writing: see DumpState. bad: found partial, corrupt (as is what can't be read) or with an error.
+    complete, writing, bad (partial, corrupt, unreadable, or with an error): of the newest 1,000 dumps.
+    older: dumps beyond them; they were not looked at.
+    given: numbers that were given to requests so far, whose dumps may be there or taken; 0 where that is not known.
     odd: some of the names that are no request; odd_total: how many there are.
     """
 
@@ -59,6 +60,13 @@ class DumpCounts:
     requests_per_s: float = 0.0
     tokens_per_s: float = 0.0
     bytes_per_s: float = 0.0
+    older: int = 0
+    given: int = 0
+
+    @property
+    def there(self) -> int:
+        """How many were counted at all."""
+        return self.complete + self.writing + self.bad + self.older
 
 
 @dataclasses.dataclass(frozen=True)

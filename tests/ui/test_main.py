@@ -53,7 +53,8 @@ async def test_values_are_shown() -> None:
         ):
             assert part in shown
         for part in (
-            "1,281 complete",
+            "995 complete",
+            "286 older not looked at",
             "2 writing",
             "3 bad",
             "418 MB/s",
@@ -184,6 +185,31 @@ async def test_a_request_that_is_gone() -> None:
         link_of(stage).answers["dumps.show"] = DumpDetail(gone, "/dev/shm/sglang_hs/req_1286")
         await pilot.press("enter")
         await until(pilot, lambda: "a consumer took it" in words(pilot))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)], ids=str)
+async def test_that_a_consumer_took_all_is_not_that_there_were_none(size: tuple[int, int]) -> None:
+    stage = Stage(scenes.ready)
+    async with on_stage(stage, size=size) as pilot:
+        link_of(stage).say(dumps=DumpsChange(scenes.NOW, True, (), (), DumpCounts()))
+        await settled(pilot)
+        assert "no requests yet: t sends a test request" in words(pilot)
+        assert "0 complete" in words(pilot)
+        link_of(stage).say(dumps=DumpsChange(scenes.NOW, False, (), (), DumpCounts(given=37_312)))
+        await settled(pilot)
+        assert "none is here now: 37,312 were dumped so far, and taken away" in words(pilot)
+        assert "none here now" in words(pilot)
+        assert "no requests yet" not in words(pilot)
+
+
+async def test_a_folder_that_can_t_be_listed_has_no_counts() -> None:
+    stage = Stage(scenes.ready)
+    async with on_stage(stage) as pilot:
+        gone = DumpsChange(scenes.NOW, True, (), (), DumpCounts(), "/dev/shm/sglang_hs may not be read by this user")
+        link_of(stage).say(dumps=gone)
+        await settled(pilot)
+        assert "may not be read by this user" in words(pilot)
+        assert "0 complete" not in words(pilot)
 
 
 async def test_enter_without_requests_says_so() -> None:

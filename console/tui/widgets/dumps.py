@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from console.operations.counts import none_here
 from console.text import size
 from console.tui import ink
 from console.tui.format import age, count
@@ -39,8 +40,9 @@ class DumpTable(LineTable):
             return plain(f"  {line(self.dumps.problem)}", ink.WARN)
         if self.dumps.needle:
             return plain(f"  no request matches {self.dumps.needle!r}", ink.MUTED)
-        seen = "no requests yet: t sends a test request" if self.picture.dumps_seen else "waiting for the first look …"
-        return Content.styled(f"  {seen}", ink.MUTED)
+        if not self.picture.dumps_seen:
+            return Content.styled("  waiting for the first look …", ink.MUTED)
+        return Content.styled(f"  {none_here(self.dumps.counts)}: t sends a test request", ink.MUTED)
 
     def fields(self, index: int) -> dict[str, Content]:
         row = self.dumps.at(index)

@@ -14,11 +14,13 @@ from console.tui.widgets.painted import Painted, rule
 class DumpsRule(Painted):
     def paint(self, width: int) -> Content:
         counts = self.picture.dumps.counts
-        parts = [Content(f"{count(counts.complete)} complete")]
+        parts = [Content(f"{count(counts.complete)} complete" if counts.there or not counts.given else "none here now")]
         if counts.writing:
             parts.append(Content.styled(f"{count(counts.writing)} writing", ink.KEY))
         if counts.bad:
             parts.append(Content.styled(f"{count(counts.bad)} bad", ink.BAD))
+        if counts.older:
+            parts.append(Content.styled(f"{count(counts.older)} older{' not looked at' * (width >= 100)}", ink.MUTED))
         if counts.odd_total:
             parts.append(Content.styled(f"{count(counts.odd_total)} odd names", ink.WARN))
         rates = [f"{short(counts.requests_per_s)} req/s", f"{short(counts.tokens_per_s)} tok/s"]
@@ -28,7 +30,7 @@ class DumpsRule(Painted):
         dumps = self.picture.dumps
         if dumps.needle:
             right = Content.styled(f"{count(len(dumps))} match {line(dumps.needle, 30)!r}", ink.KEY)
-        said = Content(" · ").join(parts) if self.picture.dumps_seen else Content()
+        said = Content(" · ").join(parts) if self.picture.dumps_seen and not dumps.problem else Content()
         if self.picture.stale is not None:
             said = ink.faded(said)
         return rule("Dumps", width, said=said, right=right, stale=self.picture.stale)

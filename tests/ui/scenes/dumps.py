@@ -38,7 +38,9 @@ def many_dumps(count: int = 1286) -> DumpsChange:
     made[-12] = dataclasses.replace(
         made[-12], state=DumpState.PARTIAL, at=NOW - 340, note="no done, nothing changed for 5 min"
     )
-    counts = DumpCounts(count - 5, 2, 3, requests_per_s=3.1, tokens_per_s=7312.0, bytes_per_s=418e6)
+    counts = DumpCounts(
+        995, 2, 3, older=count - 1000, given=count, requests_per_s=3.1, tokens_per_s=7312.0, bytes_per_s=418e6
+    )
     return DumpsChange(NOW, True, tuple(made), (), counts)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from remote.dumps import attempts, detail, verify, watch
+from remote.dumps import catalog as catalogs
 from remote.dumps.catalog import Catalog
 from remote.wire.dumps import DumpRow, DumpState, Level, VerifyProgress, VerifyResult
 from tests.dumpfolder import dump
@@ -62,7 +63,8 @@ def test_the_next_complete_one_supersedes(tmp_path: Path, kinds: str, by: list[i
         assert ("superseded by req_" in shown.remark) == (wanted is not None)
 
 
-def test_kept_up_to_date_it_says_what_a_first_look_says(tmp_path: Path) -> None:
+def test_kept_up_to_date_it_says_what_a_first_look_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogs, "EXAMINED", 12)
     dice, catalog, number = random.Random(15), Catalog(str(tmp_path), 12), 0
     for _ in range(150):
         there = [path for path in tmp_path.iterdir() if path.is_dir()]
@@ -72,7 +74,7 @@ def test_kept_up_to_date_it_says_what_a_first_look_says(tmp_path: Path) -> None:
             attempt(tmp_path, number, dice.choice("cccex"), rid=dice.choice(["a", "b", None]))
             number += 1
         catalog._folder._due = 0.0
-        catalog.refresh(1.0)
+        catalog.refresh()
         assert catalog.rows == listed(tmp_path, 12)
 
 
@@ -129,12 +131,12 @@ def test_any_number_of_attempts_comes_and_goes_at_once(tmp_path: Path, kind: str
     """A consumer takes several attempts at one request between two looks."""
     paths = [attempt(tmp_path, number, kind) for number in range(5)]
     catalog = Catalog(str(tmp_path), 12)
-    catalog.refresh(1.0)
+    catalog.refresh()
     for taken in (paths[1:3], [paths[0], *paths[3:]]):
         for path in taken:
             shutil.rmtree(path)
         catalog._folder._due = 0.0
-        catalog.refresh(1.0)
+        catalog.refresh()
         assert catalog.rows == listed(tmp_path)
 
 
