@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import shlex
 import time
 from typing import Any, Callable
 
 from remote.patch import files, marks, package, seam
-from remote.patch.look import Look
+from remote.patch.look import Look, beside
 from remote.patch.origin import original_of
 from remote.patch.recipes import ModelFile
 from remote.patch.status import lines_of, of
@@ -32,11 +33,10 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """result: what `file` holds afterwards. jobs: none when all is as wanted."""
+    """results: what each file holds afterwards, first that of the model. jobs: none when all is as wanted."""
 
     plan: Plan
-    file: ModelFile
-    result: bytes
+    results: tuple[tuple[ModelFile, bytes], ...]
     jobs: tuple[Job, ...]
     removes_dumper: bool = False
 
@@ -57,32 +57,50 @@ def applying(target: Target, look: Look) -> Change:
         jobs.append(_write(look, woven.content, f"Write {added} marked lines into the model file"))
     title = f"Patch sglang {look.release or ''} ({woven.recipe.name}) for {target.python}"
     losses = () if look.dumper_known else (f"{look.dumper_folder} is replaced, and hsconsole did not write it",)
-    plan = _plan("patch.apply", title, target, look, woven.content, jobs, losses)
-    return Change(plan, look.file, woven.content, tuple(jobs))
+    plan = _plan("patch.apply", title, target, [(look, woven.content)], jobs, losses)
+    return Change(plan, ((look.file, woven.content),), tuple(jobs))
 
 
 def reverting(target: Target, look: Look) -> Change:
-    """Raises Refused where what was there before can't be proven."""
-    result, proof = _before(look)
+    """Of every file of the package that bears the patch: the profile's model may have been another one then.
+
+    Raises Refused where what was in the model's own file before can't be proven. Another such file stays as it is.
+    """
     store = Store(state_dir())
-    jobs = []
-    if result != look.raw:
-        copy = shlex.quote(store.original_path(look.sha256))
-        keep = Step("Keep the file as it is now", f"cp {shlex.quote(look.path)} {copy}")
-        jobs.append(Job(keep, lambda: "as " + store.keep(look.raw)[:12]))
-        jobs.append(_write(look, result, f"Put the original back: {proof}"))
-    removes_dumper = look.dumper_digest is not None and look.dumper_known and not look.also_patched
+    content, proof = _before(look)
+    found = [(other, original_of(other)) for other in beside(look)]
+    others = [(other, original) for other, original in found if original is not None]
+    stay = [other.path for other, original in found if original is None]
+    jobs = _put_back(look, store, content, proof)
+    for other, original in others:
+        jobs += _put_back(other, store, original.content, original.proof)
+    removes_dumper = look.dumper_digest is not None and look.dumper_known and not stay
     if removes_dumper:
         remove = Step("Remove the dumper", f"rm -r {shlex.quote(look.dumper_folder)}")
         jobs.append(Job(remove, lambda: _remove(look)))
-    if jobs and look.record is not None:
-        jobs.append(Job(Step("Forget the record of the apply"), lambda: _forget(look, store)))
+    recorded = [one.path for one in (look, *(other for other, _ in others)) if one.record is not None]
+    if jobs and recorded:
+        jobs.append(Job(Step("Forget the record of the apply"), lambda: _forget(recorded, store)))
     title = f"Take the patch out of sglang {look.release or ''} for {target.python}"
     losses = (
-        ("Lines of the other dump patch, and any other change since then, leave the file.",) if look.foreign else ()
+        *(("Lines of the other dump patch, and any other change since then, leave the file.",) * look.foreign),
+        *(f"{other.path} is another model's and loses the patch too: its servers stop to dump" for other, _ in others),
+        *(f"{path} stays patched: what it was before cannot be proven" for path in stay),
     )
-    plan = _plan("patch.revert", title, target, look, result, jobs, losses)
-    return Change(plan, look.file, result, tuple(jobs), removes_dumper)
+    changed = [(look, content), *((other, original.content) for other, original in others)]
+    plan = _plan("patch.revert", title, target, changed, jobs, losses)
+    return Change(plan, tuple((one.file, after) for one, after in changed), tuple(jobs), removes_dumper)
+
+
+def _put_back(look: Look, store: Store, content: bytes, proof: str) -> list[Job]:
+    if content == look.raw:
+        return []
+    name, copy = os.path.basename(look.path), shlex.quote(store.original_path(look.sha256))
+    keep = Step(f"Keep {name} as it is now", f"cp {shlex.quote(look.path)} {copy}")
+    return [
+        Job(keep, lambda: "as " + store.keep(look.raw)[:12]),
+        _write(look, content, f"Put the original {name} back: {proof}"),
+    ]
 
 
 def _base(look: Look) -> bytes:
@@ -175,15 +193,17 @@ def _remove(look: Look) -> str:
     return look.dumper_folder
 
 
-def _forget(look: Look, store: Store) -> str:
-    store.forget(look.path)
-    return look.path
+def _forget(paths: list[str], store: Store) -> str:
+    for path in paths:
+        store.forget(path)
+    return ", ".join(paths)
 
 
 def _plan(
-    action: str, title: str, target: Target, look: Look, result: bytes, jobs: list[Job], losses: tuple[str, ...]
+    action: str, title: str, target: Target, changed: list[tuple[Look, bytes]], jobs: list[Job], losses: tuple[str, ...]
 ) -> Plan:
-    now = of(target, look)
+    """changed: each file with what it will hold, first that of the model."""
+    now = of(target, changed[0][0])
     running = now.depths[-1]
     restart = (f"{running.found}: the change takes effect when the server is started again",)
     return Plan(
@@ -193,12 +213,13 @@ def _plan(
         steps=(*(job.step for job in jobs), Step("Look again")) if jobs else (),
         losses=losses,
         notes=now.notes + (restart if jobs and running.verdict is not Verdict.UNKNOWN else ()),
-        basis=_basis(look, result),
-        diff=_diff(look.path, look.raw, result),
+        basis=_basis(changed),
+        diff="\n".join(filter(None, (_diff(look.path, look.raw, result) for look, result in changed))),
     )
 
 
-def _basis(look: Look, result: bytes) -> dict[str, Any]:
+def _basis(changed: list[tuple[Look, bytes]]) -> dict[str, Any]:
+    (look, result), *others = changed
     return {
         "model_file": look.path,
         "file_sha256": look.sha256,
@@ -208,6 +229,7 @@ def _basis(look: Look, result: bytes) -> dict[str, Any]:
         "shipped_dumper": package.shipped_digest(),
         "sglang_version": look.release,
         "also_patched": list(look.also_patched),
+        "others": {other.path: [other.sha256, files.sha256(after)] for other, after in others},
     }
 
 

@@ -77,7 +77,20 @@ def take(target: Target, choose: Choose) -> Look:
     Raises NoSglangError, PatchError, or what `choose` raises.
     """
     seen, folder = _installation(target)
-    file = choose(target, folder)
+    return _look(seen, folder, choose(target, folder))
+
+
+def at(look: Look, file: ModelFile) -> Look:
+    """The same installation, at another of its model files, as it is now. Raises PatchError."""
+    return _look(look.environment, look.package, file)
+
+
+def beside(look: Look) -> tuple[Look, ...]:
+    """The other model files of this package that bear the patch."""
+    return tuple(at(look, other) for other in patched(look.package) if other != look.file)
+
+
+def _look(seen: Environment, folder: str, file: ModelFile) -> Look:
     path, raw = _read(seen, folder, file)
     marked, marks_problem = _marked(raw)
     foreign = bool(marked and not marked.lines and marks.foreign_lines(raw))

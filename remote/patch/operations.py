@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Callable
 
 from remote.patch import choice, files
 from remote.patch.change import Change, Job, applying, reverting
-from remote.patch.look import Look, take
+from remote.patch.look import Look, at, take
 from remote.patch.status import of, status
 from remote.patch.store import Store
 from remote.statedir import state_dir
@@ -47,18 +48,27 @@ def apply(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
 def revert(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     """Run a plan of plan_revert. Raises ChangedSincePlan when what it rests on has changed."""
     change = _run(target, basis, step, choice.to_revert, reverting)
-    look = take(target, lambda _, __: change.file)
-    wanted = files.sha256(change.result)
+    file, _ = change.results[0]
+    look = take(target, lambda _, __: file)
     stays = look.dumper_digest is not None
     dumper = _why_it_stays(look) if stays and not change.removes_dumper else "is gone"
     checks = (
-        _check("file", look.sha256 == wanted, f"{look.sha256[:12]}, byte for byte the original {wanted[:12]}"),
-        _check("text", not look.patched and not look.foreign, f"{look.path} bears no lines of the patch"),
+        *_put_back(look, change.results[0][1]),
+        *(check for other, content in change.results[1:] for check in _put_back(at(look, other), content)),
         _check("dumper", not (stays and change.removes_dumper), f"{look.dumper_folder} {dumper}"),
     )
     seen = of(target, look)
     good = all(check.verdict is Verdict.OK for check in checks)
     return Outcome("patch.revert", good, seen.summary, (*checks, seen.depths[-1]))
+
+
+def _put_back(look: Look, content: bytes) -> tuple[Check, Check]:
+    """Whether the file holds that now, and no line of a patch."""
+    wanted, name = files.sha256(content)[:12], os.path.basename(look.path)
+    return (
+        _check("file", look.raw == content, f"{name}: {look.sha256[:12]}, byte for byte the original {wanted}"),
+        _check("text", not look.patched and not look.foreign, f"{look.path} bears no lines of the patch"),
+    )
 
 
 def _why_it_stays(look: Look) -> str:

@@ -175,7 +175,10 @@ def _notes(look: Look) -> tuple[str, ...]:
         notes.append(f"{look.release} is not among the releases {look.woven.recipe.name} was made for; its shape fits")
     if look.patched and look.marked and marks.foreign_lines(look.marked.base):
         notes.append("lines of another dump patch stand outside the marks")
-    notes += [f"{path} bears the patch too, for other models: the dumper serves both" for path in look.also_patched]
+    notes += [
+        f"{path} bears the patch too, for another model: hsconsole patch revert takes it out of every file"
+        for path in look.also_patched
+    ]
     others = [*look.environment.others, *_elsewhere(look)]
     notes += [f"another sglang is in {other}; {look.package} is the one imported" for other in look.environment.others]
     notes += [f"{path} bears the patch too, and is not what this Python imports" for path in _patched(others, look)]

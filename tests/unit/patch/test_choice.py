@@ -13,7 +13,7 @@ import pytest
 
 from remote import processes
 from remote.patch import choice, operations, package
-from remote.patch.recipes import ARCHITECTURES
+from remote.patch.recipes import ARCHITECTURES, MODEL_FILES
 from remote.wire.errors import ChangedSincePlan
 from remote.wire.patch import PatchState
 from remote.wire.plan import Check, Verdict
@@ -101,20 +101,72 @@ def test_a_patch_can_be_taken_out_when_the_model_is_another_now(bench: Make) -> 
     assert env.status().state is PatchState.CLEAN
 
 
-def test_two_patched_files_share_the_dumper_until_the_last_is_reverted(bench: Make) -> None:
+def test_two_patched_files_share_the_dumper_and_the_revert(bench: Make) -> None:
     deepseek = bench()
+    before = model_files(deepseek)
     llama = deepseek.of("LlamaForCausalLM")
     assert deepseek.apply().ok
     assert llama.status().state is PatchState.CLEAN
     assert any("deepseek_v2.py bears the patch too" in note for note in llama.status().notes)
     assert llama.apply().ok
     assert [deepseek.status().state, llama.status().state] == [PatchState.APPLIED] * 2
+    plan = operations.plan_revert(llama.target)
+    assert [line for line in plan.diff.splitlines() if line.startswith("--- ")] == [
+        f"--- {os.path.realpath(deepseek.site / 'sglang/srt/models' / name)}" for name in ("llama.py", "deepseek_v2.py")
+    ]
+    assert any("deepseek_v2.py is another model's and loses the patch too" in loss for loss in plan.losses)
+    outcome = llama.revert()
+    assert outcome.ok
+    assert [check.name for check in outcome.checks] == ["file", "text", "file", "text", "dumper", "loaded"]
+    assert model_files(deepseek) == before, "byte for byte"
+    assert not deepseek.dumper.exists()
+    assert not operations.plan_revert(deepseek.target).needed
+
+
+def model_files(env: Bench) -> dict[str, bytes]:
+    return {file.path: (env.site / "sglang" / file.path).read_bytes() for file in MODEL_FILES}
+
+
+@pytest.mark.parametrize("now", ["LlamaForCausalLM", "Qwen3MoeForCausalLM", "GPT2LMHeadModel"])
+def test_the_file_of_the_model_before_is_found_and_reverted(bench: Make, now: str) -> None:
+    before = bench()
+    clean = model_files(before)
+    assert before.apply().ok
+    changed = before.of(now)
+    assert operations.plan_revert(changed.target).needed
+    assert changed.revert().ok
+    assert model_files(before) == clean
+    assert not before.dumper.exists()
+
+
+def test_another_models_file_that_drifted_stays_with_its_dumper_and_is_named(bench: Make) -> None:
+    deepseek = bench()
+    llama = deepseek.of("LlamaForCausalLM")
+    clean = model_files(deepseek)
+    assert deepseek.apply().ok
+    assert llama.apply().ok
+    with deepseek.model.open("ab") as file:
+        file.write(b"# a change of somebody's\n")
+    drifted = deepseek.model.read_bytes()
+    assert any("deepseek_v2.py stays patched" in loss for loss in operations.plan_revert(llama.target).losses)
     outcome = llama.revert()
     assert outcome.ok
     assert "deepseek_v2.py is patched too" in next(check.found for check in outcome.checks if check.name == "dumper")
-    assert deepseek.status().state is PatchState.APPLIED
-    assert deepseek.revert().ok
-    assert not deepseek.dumper.exists()
+    assert model_files(deepseek) == {**clean, "srt/models/deepseek_v2.py": drifted}
+    assert deepseek.dumper.exists()
+
+
+def test_another_models_file_that_changes_between_plan_and_revert_ends_it(bench: Make) -> None:
+    deepseek = bench()
+    llama = deepseek.of("LlamaForCausalLM")
+    deepseek.apply()
+    plan = operations.plan_revert(llama.target)
+    with deepseek.model.open("ab") as file:
+        file.write(b"# a change of somebody's\n")
+    left = deepseek.model.read_bytes()
+    with pytest.raises(ChangedSincePlan, match="others"):
+        operations.revert(llama.target, plan.basis, lambda step: None)
+    assert deepseek.model.read_bytes() == left
 
 
 def test_a_newer_dumper_that_came_with_one_file_is_known_for_the_other(
