@@ -9,7 +9,7 @@ import time
 from remote.wire.dumps import DumpDetail, DumpFile, DumpRow, DumpState
 from remote.wire.errors import DumpError
 
-from . import attempts, checks, rows
+from . import attempts, checks, counter, rows
 from .dump import Dump
 from .recorded import file_problem
 
@@ -25,7 +25,8 @@ def show(dump_dir: str, number: int) -> DumpDetail:
     path = os.path.join(dump_dir, name)
     row = _row(dump_dir, name)
     if row.state is DumpState.GONE:
-        return DumpDetail(row, path)
+        never = counter.never_was(dump_dir, number)
+        return DumpDetail(dataclasses.replace(row, note=never or row.note), path)
     try:
         dump = Dump(path, number)
     except (FileNotFoundError, NotADirectoryError):

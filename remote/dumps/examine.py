@@ -9,7 +9,7 @@ from typing import Optional
 from remote.wire.dumps import DumpState, Level, Verified, VerifyResult
 from remote.wire.plan import Check, Verdict
 
-from . import checks, norms, rows
+from . import checks, counter, norms, rows
 from .dump import Dump
 from .files import listing
 from .norms import Norms
@@ -79,6 +79,10 @@ def _by_row(dump_dir: str, name: str, level: Level) -> VerifyResult:
     if row is None:
         note = f"{name} is no directory"
         return VerifyResult(rows.number_of(name) or 0, Verified.BAD, level, (Check("dump", Verdict.BAD, note),))
+    never = counter.never_was(dump_dir, row.number) if row.state is DumpState.GONE else ""
+    if never:
+        none = Check("dump", Verdict.UNKNOWN, f"it {never}", "Look for its number: hsconsole dumps list.")
+        return VerifyResult(row.number, Verified.UNVERIFIED, level, (none,))
     row = rows.settle(row, time.time() - row.at)
     # COMPLETE: finished since it was looked at; the next verification sees it
     verdict = _BY_STATE.get(row.state, Verified.WRITING)

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from remote.wire.dumps import Canary
 from remote.wire.errors import Refused
+from remote.wire.plan import StepResult, Verdict
 from remote.wire.target import Target
 
 
@@ -57,6 +59,13 @@ def until_cancelled(context: Context) -> str:
     return "cancelled" if context.cancelled.is_set() else "never cancelled"
 
 
+def canary(context: Context, ticket: Any = None) -> Canary:
+    """Its first request takes as long as a compiler: until it is cancelled."""
+    context.emit(StepResult("prompt", True, "req_1"))
+    stopped = context.cancelled.wait(20)
+    return Canary(Verdict.UNKNOWN if stopped else Verdict.OK, 1.0, (), (), stopped)
+
+
 def wide(context: Context, size: int) -> None:
     while not context.cancelled.is_set():
         context.emit("x" * size)
@@ -88,6 +97,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "unencodable": lambda c: object(),
     "steps": steps,
     "until_cancelled": until_cancelled,
+    "canary": canary,
     "sleep": lambda c, seconds: time.sleep(seconds),
     "target": lambda c: c.target,
     "once": once,

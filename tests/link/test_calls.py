@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import threading
 import time
 from pathlib import Path
@@ -13,8 +14,11 @@ import pytest
 
 from console.cancel import Cancel
 from console.client import AgentClient, connect
-from console.config.profile import Profile
+from console.config.profile import Container, Profile, Server
 from console.errors import LinkLost, NoAnswer, Refused, RemoteFault, WireError
+from console.operations import readiness
+from remote.wire.plan import StepResult
+from remote.wire.server import Phase, ServerState
 from tests.link.conftest import packed
 
 
@@ -92,6 +96,27 @@ def test_a_call_that_is_cancelled_still_answers(client: AgentClient, early: bool
         assert client.call("until_cancelled", timeout=30, on_event=begun, cancel=cancel) == "cancelled"
         assert seen == ["begun"]
     assert client.call("echo", value=1) == 1
+
+
+def test_the_canary_that_follows_a_start_is_told_as_it_goes_and_ends_when_it_is_cancelled(
+    client: AgentClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HSCONSOLE_STATE_DIR", str(tmp_path))
+    used = Profile(name="ct", container=Container(host="ct", python="/p"), server=Server(model_path="/m"))
+    ready = ServerState(Phase.READY, "ready", 0.0, 8000, pid=7, patch_loaded="3")
+    cancel, seen = Cancel(), []
+
+    def on_step(step: StepResult) -> None:
+        seen.append(step.title)
+        cancel.ask()
+
+    found = readiness.prove_what_started(client, used, ready, on_step, cancel)
+    assert seen == ["prompt"]
+    assert found is not None
+    assert (found.stopped, found.ok) == (True, False)
+    (log,) = (tmp_path / "audit").glob("*.jsonl")
+    kinds = [(entry["kind"], entry["action"]) for entry in map(json.loads, log.read_text().splitlines())]
+    assert kinds[1:] == [("begin", "canary"), ("end", "canary")]
 
 
 def test_events_renew_the_patience(client: AgentClient) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from remote.dumps import calibration, content, verify, worker
+from remote.dumps import calibration, content, detail, verify, worker
 from remote.dumps.dump import Dump
 from remote.wire.codec import decode, encode
 from remote.wire.dumps import Level, Verified, VerifyProgress, VerifyResult, VerifySummary
@@ -119,6 +119,28 @@ def test_a_dump_that_was_taken_away_is_gone_and_no_fault(folder: Path) -> None: 
     summary, found = run(folder, "content", [2, 3, 4])
     assert (found[3].verdict, found[3].checks) == (Verified.GONE, ())
     assert summary.counts == {"unverified": 2, "gone": 1}, "two dumps teach no norms"
+
+
+COUNTERS = {
+    "claimed and taken away": (b"%020d\n" % 78, 77, "gone", True),
+    "never claimed": (b"%020d\n" % 77, 77, "unverified", False),
+    "no counter": (None, 77, "gone", True),
+    "no number": (b"x" * 21, 77, "gone", True),
+    "larger than a counter": (b"1" * 100, 77, "gone", True),
+}
+
+
+@pytest.mark.parametrize("case", COUNTERS)
+def test_a_number_that_no_dump_ever_had_is_not_taken_for_one_that_is_gone(case: str, tmp_path: Path) -> None:
+    kept, number, verdict, ok = COUNTERS[case]
+    if kept is not None:
+        (tmp_path / ".counter").write_bytes(kept)
+    summary, results = run(tmp_path, "structure", [number])
+    assert (summary.counts, summary.ok) == ({verdict: 1}, ok)
+    told = "it was never there: the next request is req_77"
+    assert [check.found for check in results[number].checks] == ([] if ok else [told])
+    note = detail.show(str(tmp_path), number).row.note
+    assert note == ("taken away" if ok else told[3:])
 
 
 def test_dumps_deleted_while_they_are_verified_are_ok_or_gone(folder: Path) -> None:
