@@ -25,7 +25,7 @@ from remote.wire.dumps import (
 )
 from remote.wire.host import Survey
 from remote.wire.patch import PatchStatus
-from remote.wire.plan import Outcome, Plan, StepResult
+from remote.wire.plan import Check, Outcome, Plan, StepResult
 from remote.wire.server import LogLines, Preflight, ServerState
 from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
 
@@ -71,6 +71,11 @@ def preflight(agent: Agent, profile: Profile) -> Preflight:
     """On one page; where GPUs are in use, with what the Proxmox host says of who holds them."""
     page = decode(Preflight, agent.call("server.preflight", timeout=PATIENT))
     return dataclasses.replace(page, checks=gpuholders.explain(agent, profile, page.checks))
+
+
+def server_probe(agent: Agent) -> Check:
+    """Does the running server answer a request of one token? Makes no dump."""
+    return decode(Check, agent.call("server.probe", timeout=PATIENT))
 
 
 def server_log(agent: Agent, lines: int = 200) -> LogLines:

@@ -13,6 +13,7 @@ from console.operations import calls, proxmox
 from console.operations.counts import told
 from remote.wire.host import Hello
 from remote.wire.plan import Check, Verdict
+from remote.wire.server import Phase
 
 CLOCK_SKEW = 5.0  # seconds; more than a round trip can explain
 
@@ -55,6 +56,7 @@ def _container(profile: Profile, agent: Examined, tell: Callable[[Check], None])
         ("clock", lambda: (_clock(agent),)),
         ("preflight", lambda: calls.preflight(agent, profile).checks),
         ("patch", lambda: calls.patch_status(agent).depths),
+        ("requests", lambda: _requests(agent)),
         ("gpus", lambda: _gpus(agent)),
         ("dumps", lambda: _dumps(agent)),
     )
@@ -91,6 +93,11 @@ def _clock(agent: Examined) -> Check:
         return Check("clock", Verdict.OK, f"the container's clock is within {CLOCK_SKEW:.0f} s of ours")
     found = f"the container's clock is {skew:+.0f} s from ours; ages shown here allow for it"
     return Check("clock", Verdict.WARN, found, "Set the time on one of them (timedatectl).")
+
+
+def _requests(agent: calls.Agent) -> tuple[Check, ...]:
+    """Only of a server that says it is ready."""
+    return (calls.server_probe(agent),) if calls.server_state(agent).phase is Phase.READY else ()
 
 
 def _gpus(agent: calls.Agent) -> tuple[Check, ...]:

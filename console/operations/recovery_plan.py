@@ -179,7 +179,9 @@ def _nothing(seen: Seen, profile: Profile, *, busy: bool) -> Plan:
     facts = seen.facts
     if busy and facts is not None:
         note = "To end it all the same: hsconsole server stop"
-        return Plan(ACTION, f"The server on port {port} is {facts.phase.value}", needed=False, notes=(note,))
+        return Plan(
+            ACTION, f"The server on port {port} is {facts.phase.value}", needed=False, notes=(facts.detail, note)
+        )
     held = [recovery_words.brief(process) for process in facts.processes] if facts else []
     held += [recovery_words.host_brief(process) for process in _candidates(seen)]
     unseen = facts.unseen if facts else ()

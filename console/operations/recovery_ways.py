@@ -24,7 +24,7 @@ from remote.wire.codec import decode
 from remote.wire.recovery import PortFacts
 from remote.wire.server import Phase
 
-FACTS = 30.0  # seconds; a server that hangs is asked first
+FACTS = 30.0  # seconds; a server that hangs is asked first, for its health and for a token
 EXEC = 10.0  # seconds; in a container that is frozen or can't fork, `pct exec` hangs
 SSHD_LISTENS = "ss -ltnH | grep -q ':{port} ' && echo listens || echo deaf"
 HOST_KEYS = "cat /etc/ssh/ssh_host_*_key.pub"

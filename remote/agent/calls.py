@@ -11,7 +11,7 @@ from remote import audit, survey
 from remote.canary import canary, replay
 from remote.dumps import detail, request, watch
 from remote.patch import operations as patch
-from remote.server import launch, log, preflight, recover, state, stop, suspects
+from remote.server import launch, log, preflight, probe, recover, state, stop, suspects
 from remote.telemetry import clean, gpus, shm
 from remote.wire.dumps import Level, VerifySummary
 from remote.wire.errors import OperatorError, WireError
@@ -100,6 +100,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "patch.status": lambda c: patch.status(_target(c)),
     "server.state": lambda c: state.read(_target(c)),
     "server.preflight": lambda c: preflight.examine(_target(c)),
+    "server.probe": lambda c: probe.ask_for_a_token(_target(c)),
     "server.log": lambda c, lines=200: log.tail(_target(c), lines),
     "gpus": lambda _: gpus.read(),
     "shm": lambda c: shm.read(_target(c).dump_dir),

@@ -11,15 +11,16 @@ import threading
 import time
 from typing import Any, Optional
 
-from remote.server import find
+from remote.server import answering, find
 from remote.server.ask import TLS
 from remote.server.flags import parse
 from remote.server.http import loopback, unverified
 from remote.wire.errors import ServerError
+from remote.wire.plan import Verdict
 from remote.wire.target import Target
 
 CONNECT_S = 5.0
-ANSWER_S = 300.0  # a first request after a start compiles kernels: on GPUs 80 to 120 s were seen
+ANSWER_S = answering.FIRST
 CANCELLED_S = 3.0  # more for one that was cancelled: an ordinary request ends within, and so leaves nothing behind
 _LOOK_S = 0.1  # between looks at whether it was cancelled
 _LIMIT = 16 << 20  # bytes of an answer; top logprobs of a thousand positions take a few hundred KB
@@ -27,18 +28,28 @@ _LIMIT = 16 << 20  # bytes of an answer; top logprobs of a thousand positions ta
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """problem: why there is no good answer, empty for HTTP 200 with JSON. info: its meta_info."""
+    """problem: why there is no good answer, empty for HTTP 200 with JSON. info: its meta_info.
+
+    came: False where it was waited for in vain, None where the connection ended without one.
+    told: what that says of the server, see `answering.note`.
+    """
 
     seconds: float
     problem: str = ""
     info: dict[str, Any] = dataclasses.field(default_factory=dict)
+    came: Optional[bool] = True
+    told: Verdict = Verdict.UNKNOWN
 
 
 class Generate:
     """A connection to the target's server. Raises ServerError when nothing listens there."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, patience: Optional[float] = None) -> None:
+        """patience: seconds to wait for an answer, ANSWER_S where none are said."""
+        self._patience = ANSWER_S if patience is None else patience
+        self._port = target.port
         parent = find.parent(target.port)  # its own command line goes before what the profile says by now
+        self._server = parent.identity if parent else None
         flags = {flag.name: " ".join(flag.values) for flag in parse(parent.argv if parent else target.flags)[0]}
         self.host = loopback(flags.get("--host", "127.0.0.1") if parent else target.host)
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -63,24 +74,34 @@ class Generate:
     def send(self, body: dict[str, Any]) -> None:
         """A connection that breaks here shows in `answer`."""
         self._started = time.monotonic()
-        self._connection.sock.settimeout(ANSWER_S)
+        self._connection.sock.settimeout(self._patience)
         try:
             self._connection.request("POST", "/generate", json.dumps(body).encode("ascii"), self._headers)
         except OSError:
             self._connection.close()
 
     def answer(self, cancelled: Optional[threading.Event] = None) -> Answer:
-        """Wait for it. Closing the connection without one makes SGLang abort the request."""
+        """Wait for it, and note what that tells of the server.
+
+        Closing the connection without one makes SGLang abort the request.
+        """
+        answer = self._answer(cancelled)
+        if answer.came is None:
+            return answer
+        told = answering.note(self._port, self._server, answer.came, answer.seconds)
+        return dataclasses.replace(answer, told=told)
+
+    def _answer(self, cancelled: Optional[threading.Event]) -> Answer:
         try:
             self._wait(cancelled)
             response = self._connection.getresponse()
             text = response.read(_LIMIT)
         except socket.timeout:
             if cancelled is not None and cancelled.is_set():
-                return self._none("was not waited for any longer: cancelled")
-            return self._none(f"accepted the request, no answer in {ANSWER_S:.0f} s: it hangs")
+                return self._none("was not waited for any longer: cancelled", came=None)
+            return self._none(f"accepted the request, no answer in {self._patience:.0f} s: it hangs", came=False)
         except (OSError, http.client.HTTPException):
-            return self._none("closed the connection without an answer: look at its log")
+            return self._none("closed the connection without an answer: look at its log", came=None)
         finally:
             self._connection.close()
         if response.status != http.client.OK:
@@ -97,15 +118,15 @@ class Generate:
             return  # it broke while the request was sent
         ready = select.poll()
         ready.register(self._connection.sock, select.POLLIN)
-        end = time.monotonic() + ANSWER_S
+        end = time.monotonic() + self._patience
         while not ready.poll(_LOOK_S * 1000):
             if cancelled is not None and cancelled.is_set():
                 end, cancelled = min(end, time.monotonic() + CANCELLED_S), None
             if time.monotonic() > end:
                 raise socket.timeout
 
-    def _none(self, problem: str) -> Answer:
-        return Answer(time.monotonic() - self._started, problem)
+    def _none(self, problem: str, came: Optional[bool] = True) -> Answer:
+        return Answer(time.monotonic() - self._started, problem, came=came)
 
 
 def _refusal(status: int, text: bytes) -> str:

@@ -1,4 +1,7 @@
-"""The canary's last verdict on a server, kept beside its record and good for as long as that process lives."""
+"""The last verdicts on a server, kept beside its record and good for as long as that process lives.
+
+CANARY: do its dumps mean what they should? REQUESTS: does it answer any?
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from remote.wire.errors import OperatorError
 from remote.wire.plan import Verdict
 from remote.wire.server import Judgement
 
+CANARY, REQUESTS = "canary", "requests"
+
 
 def serving(port: int) -> Optional[Identity]:
     """Which process is the server of `port` now."""
@@ -25,19 +30,19 @@ def serving(port: int) -> Optional[Identity]:
     return parent.identity if parent is not None else None
 
 
-def keep(port: int, server: Optional[Identity], verdict: Verdict) -> None:
+def keep(port: int, server: Optional[Identity], verdict: Verdict, by: str = CANARY) -> None:
     """Note the verdict, unless another server runs by now. Where it can't be written, nothing is lost but that."""
     if server is None or serving(port) != server:
         return
     kept = {**_key(server), "judgement": encode(Judgement(verdict, time.time()))}
     with contextlib.suppress(OSError, OperatorError):
-        write_json(os.fspath(_path(port)), kept)
+        write_json(os.fspath(_path(port, by)), kept)
 
 
-def last(port: int, server: Identity) -> Optional[Judgement]:
+def last(port: int, server: Identity, by: str = CANARY) -> Optional[Judgement]:
     """What was noted of this very process; None when nothing was, or it can't be read."""
     try:
-        kept = json.loads(_path(port).read_text(encoding="utf-8"))
+        kept = json.loads(_path(port, by).read_text(encoding="utf-8"))
         return decode(Judgement, kept["judgement"]) if _key(server).items() <= kept.items() else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OperatorError):
         return None
@@ -47,5 +52,5 @@ def _key(server: Identity) -> dict[str, Any]:
     return {"pid": server.pid, "start_ticks": server.start_ticks, "boot_id": boot_id()}
 
 
-def _path(port: int) -> Path:
-    return Path(state_dir()) / f"canary-{port}.json"
+def _path(port: int, by: str) -> Path:
+    return Path(state_dir()) / f"{by}-{port}.json"

@@ -43,6 +43,10 @@ STAMP = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 PREFILL = re.compile(r"Prefill batch.*?#new-token: (\d+).*?input throughput \(token/s\): (\d+(?:\.\d+)?)")
 QUEUES = re.compile(r"(?:Prefill|Decode) batch.*?#running-req: (\d+).*?#queue-req: (\d+)")
 
+BATCH = re.compile(r"(?:Prefill batch.*?#new-token: (\d{1,12})|Decode batch)")
+BETWEEN_LOGS = 5.0  # seconds; decoding is logged every 40 steps
+SLOW = 1000.0  # tokens of a prompt per second; what is slower hangs
+
 
 @dataclasses.dataclass(frozen=True)
 class Throughput:
@@ -114,6 +118,20 @@ def queues(lines: Iterable[str]) -> Optional[tuple[int, int]]:
         if match:
             return int(match.group(1)), int(match.group(2))
     return None
+
+
+def busy_until(lines: Iterable[str]) -> float:
+    """Until when the last pass that was logged may take, seconds since the epoch; 0 when none was.
+
+    A pass over one token may be that of who asks, so it tells nothing.
+    """
+    ends = [0.0]
+    for line in lines:
+        batch = BATCH.search(line)
+        tokens = int(batch.group(1) or 0) if batch else 1
+        if tokens != 1:
+            ends.append((stamp(line) or 0.0) + BETWEEN_LOGS + tokens / SLOW)
+    return max(ends)
 
 
 def load_seconds(lines: Iterable[str], started: float) -> Optional[float]:

@@ -11,12 +11,13 @@ from remote import ports, processes
 from remote.dumps import claims
 from remote.ports import Holder
 from remote.processes import Identity, Process
-from remote.server import ask, exits, judgement, log, progress
+from remote.server import answering, ask, exits, judgement, log, progress
 from remote.server import find as finding
 from remote.server import record as records
 from remote.server.find import Found
 from remote.server.http import Answer
 from remote.telemetry import watch as watching
+from remote.wire.plan import Verdict
 from remote.wire.server import LoadProgress, Phase, ProcessInfo, ServerState
 from remote.wire.target import Target
 
@@ -105,6 +106,7 @@ class Observer:
                 phase, detail = Phase.STARTING, "listens, and has not said in its log that it is ready"
             else:
                 detail += f" to {server.health_path} (on this server each GET /health would add a dump)"
+        phase, detail = self._unless_silent(found.parent, phase, detail, lines)
         if phase is Phase.READY and server.tls:
             detail += " by HTTPS (its certificate is not verified: it is this machine's own)"
         if phase is Phase.READY:
@@ -120,6 +122,16 @@ class Observer:
         return self._state(
             found, phase, detail, **{**more, **(_at_work(server, lines) if phase is Phase.READY else {})}
         )
+
+    def _unless_silent(self, parent: Process, phase: Phase, detail: str, lines: list[str]) -> tuple[Phase, str]:
+        """Not ready when it left the last request that hsconsole sent unanswered, and worked on none since."""
+        last = answering.last(self.target.port, parent.identity)
+        if phase is not Phase.READY or last is None or last.verdict is not Verdict.BAD:
+            return phase, detail
+        if progress.busy_until(lines) > last.at:
+            return phase, detail
+        at = time.strftime("%H:%M:%S", time.localtime(last.at))
+        return Phase.UNHEALTHY, f"answers /health, but not requests: none came for the one of {at}"
 
     def _ask(self, parent: Process, found: Found) -> ask.Server:
         if self._server is None or self._server[0] != parent.identity:

@@ -12,11 +12,12 @@ from typing import Optional
 from remote import elevated, ports, processes
 from remote.ports import Listener
 from remote.processes import Process
-from remote.server import find, state, stop
+from remote.server import find, probe, state, stop
 from remote.server.command import DUMP_DIR
 from remote.wire.errors import ServerError
+from remote.wire.plan import Verdict
 from remote.wire.recovery import PortFacts
-from remote.wire.server import ProcessInfo
+from remote.wire.server import Phase, ProcessInfo
 from remote.wire.target import Target
 
 BY_ENVIRONMENT = "an SGLang process with this profile's dump folder in its environment"
@@ -67,8 +68,11 @@ def look(target: Target) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
 
 
 def facts(target: Target) -> PortFacts:
-    """All of it. Takes a few seconds when the server hangs."""
-    seen = state.read(target)
+    """All of it. Takes a few seconds when the server hangs, and longer when only what is behind its /health does."""
+    seen, detail = state.read(target), ""
+    if seen.phase is Phase.READY:
+        asked = probe.ask_for_a_token(target)
+        seen, detail = (state.read(target) if asked.verdict is Verdict.BAD else seen), f"; {asked.found}"
     suspects, unseen = look(target)
     error = ports.bind_error(target.host, target.port)
     table = processes.table()
@@ -78,7 +82,7 @@ def facts(target: Target) -> PortFacts:
         at=time.time(),
         port=target.port,
         phase=seen.phase,
-        detail=seen.detail,
+        detail=seen.detail + detail,
         processes=tuple(suspect.info for suspect in suspects),
         unseen=unseen,
         lingering=ports.lingering(target.port),

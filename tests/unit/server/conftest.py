@@ -45,11 +45,20 @@ listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind((flags["--host"], int(flags["--port"])))
 listener.listen(16)
 def answer(connection):
-    asked = connection.recv(65536).split()[1].decode()
+    request = connection.recv(65536)
+    asked = request.split()[1].decode()
+    while asked == "/generate" and not request.endswith(b"}"):
+        request += connection.recv(65536)
     now = mode()
     if now == "hang":
         time.sleep(600)
-    if asked.startswith("/health") and now == "200":
+    if asked == "/generate" and now == "deaf":
+        time.sleep(600)
+    if asked == "/generate" and now == "closes":
+        pass
+    elif asked == "/generate" and now == "200":
+        connection.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n{"meta_info": {}}')
+    elif asked.startswith("/health") and now in ("200", "deaf", "closes"):
         connection.sendall(b"HTTP/1.1 200 OK\\r\\ncontent-length: 0\\r\\n\\r\\n")
     elif asked == "/server_info":
         connection.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n{"version": "9.9.9", "model_path": "/models/stand-in"}')
@@ -102,7 +111,10 @@ class StandIn:
     target: Target
 
     def says(self, mode: str) -> None:
-        """loading: doesn't listen; 200, 503, 500: answers that; hang: accepts and says nothing."""
+        """loading: doesn't listen; 200, 503, 500: answers that; hang: to nobody.
+
+        deaf: to nobody but /health; closes: the connections of all others.
+        """
         (self.folder / "control.new").write_text(mode)
         (self.folder / "control.new").rename(self.folder / "control")
 
@@ -137,6 +149,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
     package = tmp_path / "lib" / "sglang"
     (package / "srt" / "entrypoints").mkdir(parents=True)
     (package / "__init__.py").write_text('__version__ = "9.9.9"\n')
+    (package / "version.py").write_text('__version__ = "9.9.9"\n')
     (package / "launch_server.py").write_text(LAUNCH_SERVER)
     (package / "srt" / "server_args.py").write_text(SERVER_ARGS)
     (package / "srt" / "entrypoints" / "http_server.py").write_text("")
