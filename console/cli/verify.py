@@ -9,12 +9,12 @@ import click
 from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
 from console.operations import calls
+from console.operations.counts import superseded
 from console.text import size, span
 from remote.wire.dumps import Level, Verified, VerifyProgress, VerifyResult, VerifySummary
 
 COLOURS = {Verified.OK: "green", Verified.WARN: "yellow", Verified.UNVERIFIED: "cyan", Verified.GONE: None}
 QUIET_FROM = 20  # dumps; of so many only those that are not ok are told
-NAMED = 20  # of superseded dumps
 LEVELS = [level.value for level in Level]
 
 
@@ -61,12 +61,6 @@ def _print_summary(found: VerifySummary) -> None:
     text = f"{stopped}{counts}; {found.level.value}, {rate}{norms}"
     output.say(text, fg="green" if found.ok else "red", bold=True)
     if found.superseded:
-        output.say(_superseded(found.superseded), fg="yellow")
+        output.say(superseded(found.superseded), fg="yellow")
     if found.note:
         output.say(f"! {found.note}", fg="yellow")
-
-
-def _superseded(numbers: tuple[int, ...]) -> str:
-    named = ", ".join(f"req_{number}" for number in numbers[:NAMED])
-    more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
-    return f"superseded, because the request was sent again: {named}{more}"

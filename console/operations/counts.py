@@ -1,8 +1,12 @@
-"""The counts of a dump folder in words, the same wherever they are told."""
+"""How many dumps there are of a kind, in words that are the same wherever they are told."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from remote.wire.dumps import DumpCounts
+
+NAMED = 10  # of superseded dumps
 
 
 def told(counts: DumpCounts) -> str:
@@ -17,3 +21,10 @@ def none_here(counts: DumpCounts) -> str:
     if counts.given:
         return f"none is here now: {counts.given:,} were dumped so far, and taken away"
     return "no requests yet"
+
+
+def superseded(numbers: Sequence[int]) -> str:
+    """Which dumps nobody waits for, the first of them by name; empty where there are none."""
+    named = ", ".join(f"req_{number}" for number in numbers[:NAMED])
+    more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
+    return f"{len(numbers):,} superseded, because the request was sent again: {named}{more}" if numbers else ""

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -28,6 +29,7 @@ from .states import States
 
 NAME = "ranks"
 _WAIT_S = 10.0
+_LOCK_S = 5.0  # for which another canary may write its names
 _DEPTH = 3
 _MOST = 10_000  # directories looked at
 _LARGEST = 1 << 16  # bytes of `.canary` that are read
@@ -153,13 +155,25 @@ class Ranks:
 
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """The folder, against other canaries. Raises OSError."""
+    """The folder, against other canaries. Raises OSError, also where another one keeps it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    until = time.monotonic() + _LOCK_S
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        while not _lock(handle):
+            if time.monotonic() > until:
+                raise OSError(errno.EAGAIN, f"another process has locked the folder for {_LOCK_S:.0f} s")
+            time.sleep(0.05)
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _replace(path: str, text: str) -> None:

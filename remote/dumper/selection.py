@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 
 from .batch import Segment
 from .request import Part
 
 _LARGEST = 1 << 16
+_FORGOTTEN_S = 600.0
 
 
 class Selection:
-    """What `<dump folder>/.canary` names: request ids and SHA-256 of input ids, one a line."""
+    """What `<dump folder>/.canary` names: request ids and SHA-256 of input ids, one a line.
+
+    One that is ten minutes old was left by a canary that was killed, and names nothing.
+    """
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, ".canary")
 
     def any(self) -> bool:
-        return os.path.exists(self._path)
+        try:
+            return time.time() - os.stat(self._path).st_mtime < _FORGOTTEN_S
+        except OSError:
+            return False
 
     def takes(self, segment: Segment, part: Part) -> bool:
         try:

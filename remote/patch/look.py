@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import dataclasses
 import glob
+import hashlib
 import os
 import subprocess
 from typing import Optional
@@ -180,7 +182,7 @@ def _dumper_home(sglang: str, seen: Environment) -> str:
 
 
 def _released(sglang: str, file: ModelFile, version: Optional[str]) -> Optional[str]:
-    """The SHA-256 (hex) of the model file by the installed wheel's RECORD; None for checkouts."""
+    """The SHA-256 (hex) of the model file by the installed wheel's RECORD; None for checkouts. Raises PatchError."""
     for record in glob.glob(
         os.path.join(glob.escape(os.path.dirname(sglang)), f"sglang-{version}.dist-info", "RECORD")
     ):
@@ -191,8 +193,17 @@ def _released(sglang: str, file: ModelFile, version: Optional[str]) -> Optional[
             continue
         kind, _, digest = hashes.get(f"sglang/{file.path}", "").partition("=")
         if kind == "sha256":
-            return base64.urlsafe_b64decode(digest + "=" * (-len(digest) % 4)).hex()
+            return _hex(digest, record)
     return None
+
+
+def _hex(digest: str, record: str) -> str:
+    """A digest of RECORD (base64 for URLs, without padding) as hex."""
+    with contextlib.suppress(ValueError):
+        decoded = base64.urlsafe_b64decode(digest + "=" * (-len(digest) % 4))
+        if len(decoded) == hashlib.sha256().digest_size:
+            return decoded.hex()
+    raise PatchError(f"{record} is damaged: {digest[:60]!r} is no SHA-256", "Install this release of sglang anew.")
 
 
 def committed(path: str) -> Optional[bytes]:

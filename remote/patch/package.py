@@ -57,7 +57,7 @@ def installed_digest(folder: str) -> Optional[str]:
 
 
 def install(folder: str) -> None:
-    """Put the shipped dumper at `folder`, whole, in place of whatever was there."""
+    """Put the shipped dumper at `folder`, whole, in place of what was there, which stays where PatchError is raised."""
     parent, name = os.path.split(folder)
     new, old = (os.path.join(parent, f".{name}.{suffix}") for suffix in ("new", "old"))
     try:
@@ -69,15 +69,26 @@ def install(folder: str) -> None:
             files.write_new(place, content, 0o644)
         for root, _, _ in os.walk(new):
             os.chmod(root, 0o755)  # noqa: S103 - SGLang may run as another user
-        if os.path.lexists(folder):
-            os.rename(folder, old)
-        os.rename(new, folder)
+        _exchange(folder, new, old)
         files.sync_folder(parent)
         files.discard(old)
     except OSError as error:
         raise files.failure("write", folder, error) from None
     finally:
         files.discard(new)
+
+
+def _exchange(folder: str, new: str, old: str) -> None:
+    """`new` as `folder`, which becomes `old`, or stays where it can't be done."""
+    there = os.path.lexists(folder)
+    if there:
+        os.rename(folder, old)
+    try:
+        os.rename(new, folder)
+    except OSError:
+        if there:
+            os.rename(old, folder)
+        raise
 
 
 def remove(folder: str) -> None:

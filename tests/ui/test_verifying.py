@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 import time
 from typing import Any
@@ -126,6 +127,23 @@ async def test_what_is_wrong_with_one_is_told_with_its_remedy() -> None:
         await until(pilot, lambda: "✗ bad" in words(pilot))
         assert "the median is 41 spreads off" in words(pilot)
         assert "→ Check the weights, the dtype and the rope settings." in words(pilot)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=str)
+async def test_what_its_end_says_beside_the_counts(size: tuple[int, int]) -> None:
+    stage = Stage(scenes.answering)
+    ended = dataclasses.replace(
+        scenes.summed((Verified.OK, 1286)), superseded=tuple(range(3, 1200)), note="audit.jsonl can't be written: full"
+    )
+    async with on_stage(stage, size=size) as pilot:
+        link_of(stage).answers["dumps.verify"] = ended
+        await all_told(pilot)
+        shown = " ".join(words(pilot).split())
+        assert "! 1,197 superseded, because the request was sent again: req_3, req_4, " in shown
+        assert "req_12 and 1,187 more" in shown
+        assert "! audit.jsonl can't be written: full" in shown
+        await pilot.press("c")
+        assert "1,197 superseded" in pilot.app.clipboard
 
 
 async def test_without_a_request_there_is_nothing_to_verify() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from console.operations.counts import superseded
 from console.text import size, span
 from console.tui import ink
 from console.tui.format import clock, count, short
-from console.tui.sheet import Lines, check_lines, error_lines, hang
+from console.tui.sheet import Lines, check_lines, error_lines, hang, sentences
 from console.tui.text import line, plain
 from console.tui.verification import WORST_FIRST, Verification
 from console.tui.widgets.table import Column, LineTable
@@ -60,7 +61,18 @@ def progress_lines(run: Verification, now: float, width: int) -> Lines:
     """How far it is, and the counts."""
     if run.error is not None:
         return error_lines(run.error, width)
-    return [_end(run, width) if run.ended is not None else _under_way(run, now, width), counts(run)]
+    return [
+        _end(run, width) if run.ended is not None else _under_way(run, now, width),
+        counts(run),
+        *_beside(run, width),
+    ]
+
+
+def _beside(run: Verification, width: int) -> Lines:
+    """What its end says beside the counts."""
+    if run.summary is None:
+        return []
+    return sentences(filter(None, (superseded(run.summary.superseded), run.summary.note)), width, "!", ink.WARN)
 
 
 def counts(run: Verification) -> Content:
@@ -129,4 +141,4 @@ def single_lines(run: Verification, now: float, width: int) -> Lines:
     result = run.at(0)
     words, style = VERDICTS[result.verdict]
     head = hang(Content.styled(f"  {words.strip()}", f"bold {style}"), plain(f"  {told(run)}", ink.MUTED), width)
-    return [*head, *check_lines(result.checks, width)]
+    return [*head, *check_lines(result.checks, width), *_beside(run, width)]

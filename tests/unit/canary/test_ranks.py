@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,33 @@ def test_a_name_that_can_not_be_written_is_told(tmp_path: Path, monkeypatch: pyt
     found = one.check(None, None)  # type: ignore[arg-type]
     assert "No space left" in found.found
     assert not found.remedy, "the patch is not to blame"
+
+
+def test_a_lock_that_is_kept_is_waited_for_and_then_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another console's canary was stopped while it wrote its names."""
+    monkeypatch.setattr(ranks, "_WAIT_S", 0.0)
+    monkeypatch.setattr(ranks, "_LOCK_S", 0.2)
+    one = of(tmp_path, "one")
+    with ranks._locked(str(tmp_path)):
+        one.name()
+        found = one.check(None, None)  # type: ignore[arg-type]
+        assert "another process has locked the folder" in found.found
+        mine = copy(tmp_path, 0, "one")
+        one.withdraw()
+        one.remove()
+    assert mine.exists()
+    of(tmp_path, "one").remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_is_let_go_is_taken(tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        with ranks._locked(str(tmp_path)):
+            naming = pool.submit(of(tmp_path, "one").name)
+            time.sleep(0.1)
+            assert not (tmp_path / ".canary").exists()
+        naming.result(20)
+    assert (tmp_path / ".canary").read_text().split() == ["one", "one" * 8]
 
 
 def test_no_half_a_name_stays(tmp_path: Path) -> None:

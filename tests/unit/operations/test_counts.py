@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.operations.counts import told
+from console.operations.counts import superseded, told
 from remote.wire.dumps import DumpCounts
 
 WORDS = {
@@ -19,3 +19,17 @@ WORDS = {
 @pytest.mark.parametrize("counts", WORDS, ids=WORDS.get)
 def test_told(counts: DumpCounts) -> None:
     assert told(counts) == WORDS[counts]
+
+
+NUMBERS = {
+    (): "",
+    (4,): "1 superseded, because the request was sent again: req_4",
+    tuple(range(10)): f"10 superseded, because the request was sent again: {', '.join(f'req_{n}' for n in range(10))}",
+    tuple(range(2011)): f"2,011 superseded, because the request was sent again: "
+    f"{', '.join(f'req_{n}' for n in range(10))} and 2,001 more",
+}
+
+
+@pytest.mark.parametrize("numbers", NUMBERS, ids=len)
+def test_superseded(numbers: tuple[int, ...]) -> None:
+    assert superseded(numbers) == NUMBERS[numbers]

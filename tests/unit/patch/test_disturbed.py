@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
 import py_compile
 import subprocess
 import sys
@@ -38,6 +40,42 @@ def test_a_lost_record_does_not_stop_a_revert(bench: Make, state: Path) -> None:
     assert env.status().state is PatchState.APPLIED
     assert env.revert().ok
     assert env.model.read_bytes() == raw
+
+
+@pytest.mark.parametrize("digest", ["A", "!" * 43, "\u00e4" * 43, "AAAA", "A" * 80], ids=ascii)
+def test_a_damaged_record_is_named(bench: Make, digest: str) -> None:
+    env = bench()
+    record = next(env.site.glob("sglang-*.dist-info")) / "RECORD"
+    record.write_text(f"sglang/{DEEPSEEK.path},sha256={digest},1\n")
+    for ask in (operations.status, operations.plan_apply):
+        with pytest.raises(PatchError, match=r"RECORD is damaged: .* is no SHA-256"):
+            ask(env.target)
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_a_dumper_that_can_t_be_put_there_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    """Whichever of the two renames is refused: SGLang goes on with a whole dumper, and no half one lies about."""
+    folder = tmp_path / "hsconsole_dumper"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("old\n")
+    before, calls, rename = package.installed_digest(str(folder)), [], os.rename
+
+    def refused(source: str, to: str) -> None:
+        calls.append(to)
+        if len(calls) == fails:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        rename(source, to)
+
+    monkeypatch.setattr(os, "rename", refused)
+    with pytest.raises(PatchError, match=r"cannot write .*hsconsole_dumper: Device or resource busy"):
+        package.install(str(folder))
+    assert package.installed_digest(str(folder)) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["hsconsole_dumper"]
+    package.install(str(folder))
+    assert package.installed_digest(str(folder)) == package.shipped_digest()
+    assert [path.name for path in tmp_path.iterdir()] == ["hsconsole_dumper"]
 
 
 def test_a_change_outside_the_marks_refuses_revert_and_apply(bench: Make) -> None:
