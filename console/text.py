@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x9b[0-?]*[ -/]*[@-~]")
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 LONGEST = 2000
+LONGEST_SPAN = 1e11  # seconds: 3,000 years
 UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
@@ -15,6 +16,11 @@ def harmless(text: str, longest: int = LONGEST) -> str:
     cut = text[: longest + 1]
     clean = CONTROLS.sub("�", ESCAPES.sub("", cut).replace("\t", "    "))
     return clean if len(cut) <= longest else clean[:longest] + "…"
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
+    """`harmless` text in one line: what stands behind a line break of theirs would pass for words of ours."""
+    return harmless(text[: longest + 1].replace("\n", "⏎"), longest)
 
 
 def size(count: float) -> str:
@@ -28,7 +34,9 @@ def size(count: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time span in its two largest parts: `0.4 s`, `34 s`, `4:10`, `2:14:07`, `3 d 4 h`."""
+    """A time span in its two largest parts: `0.4 s`, `34 s`, `4:10`, `2:14:07`, `3 d 4 h`; `?` for what is none."""
+    if not abs(seconds) < LONGEST_SPAN:  # NaN is not either
+        return "?"
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
     total = round(seconds)

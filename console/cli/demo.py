@@ -17,7 +17,7 @@ from console.demo.check import CheckReport
 from console.demo.job import JobStep
 from console.demo.progress import Progress
 from console.demo.tour import tour
-from console.text import harmless, span
+from console.text import one_line, span
 from remote.wire.plan import Verdict
 
 NAME_WIDTH, TIME_WIDTH = 26, 7
@@ -70,11 +70,11 @@ def _check(*, as_json: bool) -> int:
 
 def _print_step(step: JobStep) -> None:
     mark, colour = output.MARKS[Verdict.OK if step.ok else Verdict.BAD]
-    first, *rest = step.detail.splitlines() or [""]
-    name = f"{step.name:<{NAME_WIDTH}} {span(step.seconds):>{TIME_WIDTH}}"
-    click.echo(f"{click.style(mark, fg=colour)} {name}  {harmless(first)}")
+    first, *rest = output.lines_of(step.detail) or [""]
+    name = f"{one_line(step.name):<{NAME_WIDTH}} {span(step.seconds):>{TIME_WIDTH}}"
+    click.echo(f"{click.style(mark, fg=colour)} {name}  {first}")
     for more in rest:
-        click.echo(f"{'':{NAME_WIDTH + TIME_WIDTH + 5}}{harmless(more)}")
+        click.echo(f"{'':{NAME_WIDTH + TIME_WIDTH + 5}}{more}")
     if not step.ok:
         output.print_checks(check for check in step.checks if check.verdict is not Verdict.OK)
 
@@ -84,7 +84,7 @@ def _print_end(report: CheckReport) -> None:
         output.say(f"· stood in: {text}")
     if report.error is not None:
         output.say(f"✗ {report.error.title}", fg="red")
-        for line in (*report.error.what.splitlines(), *report.error.remedy.splitlines()):
+        for line in (*output.lines_of(report.error.what), *output.lines_of(report.error.remedy)):
             output.say(f"  {line}")
     verdict = "every second look agreed" if report.ok else "NOT as it should be"
     output.say(f"{span(report.seconds)}: {verdict}", fg="green" if report.ok else "red", bold=True)
@@ -99,10 +99,10 @@ class ProgressLine:
         self._said = 0.0
 
     def show(self, progress: Progress) -> None:
-        text = harmless(f"{span(progress.seconds):>{TIME_WIDTH}}  {progress.stage}  {progress.detail}")
+        text = one_line(f"{span(progress.seconds):>{TIME_WIDTH}}  {progress.stage}  {progress.detail}")
         if self._terminal:
             width = shutil.get_terminal_size().columns - 1
-            click.echo(f"\r\x1b[2K{text.splitlines()[0][:width]}", nl=False, err=True)
+            click.echo(f"\r\x1b[2K{text[:width]}", nl=False, err=True)
         elif progress.stage != self._stage or time.monotonic() - self._said > SILENCE:
             click.echo(text, err=True)
             self._said = time.monotonic()

@@ -13,7 +13,7 @@ from console.config import load, write
 from console.config.profile import Profile
 from console.errors import ConfigError
 from console.operations import calls, init
-from console.text import harmless, size
+from console.text import one_line, size
 from remote.wire.host import Survey
 
 
@@ -64,14 +64,14 @@ def command(
 
 
 def _print_survey(survey: Survey) -> None:
-    click.echo(f"On {harmless(survey.hostname)}:")
+    click.echo(f"On {one_line(survey.hostname)}:")
     for found in survey.interpreters:
         what = f"sglang {found.sglang_version}" if found.sglang_version else found.problem or "no sglang"
-        click.echo(f"  {harmless(found.path)}: Python {harmless(found.version)}, {harmless(what)}")
-    click.echo(f"  GPUs: {harmless(', '.join(survey.gpus) or survey.gpu_problem)}")
+        click.echo(f"  {one_line(found.path)}: Python {one_line(found.version)}, {one_line(what)}")
+    click.echo(f"  GPUs: {one_line(', '.join(survey.gpus) or survey.gpu_problem)}")
     click.echo(f"  /dev/shm: {size(survey.shm_free)} of {size(survey.shm_size)} free")
     for model in survey.models:
-        click.echo(f"  model: {harmless(model)}")
+        click.echo(f"  model: {one_line(model)}")
 
 
 def _complete(answers: init.Answers, survey: Survey) -> init.Answers:

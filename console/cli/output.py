@@ -9,12 +9,14 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from console.errors import OperatorError
-from console.text import harmless, span
+from console.text import harmless, one_line, span
 from remote.wire.codec import encode
 from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LONGEST_NAME = 60  # of a check, whose column is as wide
+MOST_LINES = 200  # of one text: more would only push away what stood above it
 MARKS = {
     Verdict.OK: ("✓", "green"),
     Verdict.WARN: ("!", "yellow"),
@@ -43,32 +45,40 @@ def print_json_line(value: Any) -> None:
 
 def say(text: str, **style: Any) -> None:
     """A line of text, made harmless first."""
-    click.secho(harmless(text), **style)
+    click.secho(one_line(text), **style)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, each of them harmless, and what is left out."""
+    lines = text.splitlines()
+    more = [f"… {len(lines) - MOST_LINES:,} lines more"] if len(lines) > MOST_LINES else []
+    return [harmless(line) for line in lines[:MOST_LINES]] + more
 
 
 def print_error(error: OperatorError, *, as_json: bool) -> None:
     if as_json:
         print_json_line({"error": error.report()})  # a line, because it may end a stream of lines
         return
-    click.secho(f"✗ {error.title}", fg="red", bold=True, err=True)
-    for line in error.what.splitlines():
-        click.echo(f"  {harmless(line)}", err=True)
-    for line in error.remedy.splitlines():
-        click.secho(f"  → {harmless(line)}", err=True)
+    click.secho(f"✗ {one_line(error.title)}", fg="red", bold=True, err=True)
+    for line in lines_of(error.what):
+        click.echo(f"  {line}", err=True)
+    for line in lines_of(error.remedy):
+        click.secho(f"  → {line}", err=True)
 
 
 def print_checks(checks: Iterable[Check]) -> None:
     """A line a check; what to do below those that are not well."""
     listed = list(checks)
-    width = max((len(check.name) for check in listed), default=0)
-    for check in listed:
+    names = [one_line(check.name, LONGEST_NAME) for check in listed]
+    width = max(map(len, names), default=0)
+    for check, name in zip(listed, names, strict=True):
         mark, colour = MARKS[check.verdict]
-        first, *rest = check.found.splitlines() or [""]
-        click.echo(f"{click.style(mark, fg=colour)} {harmless(check.name):<{width}}  {harmless(first)}")
+        first, *rest = lines_of(check.found) or [""]
+        click.echo(f"{click.style(mark, fg=colour)} {name:<{width}}  {first}")
         for line in rest:
-            click.echo(f"  {'':<{width}}  {harmless(line)}")
+            click.echo(f"  {'':<{width}}  {line}")
         if check.remedy and check.verdict is not Verdict.OK:
-            click.echo(f"  {'':<{width}}  → {harmless(check.remedy)}")
+            click.echo(f"  {'':<{width}}  → {one_line(check.remedy)}")
 
 
 def print_diff(diff: str) -> None:
@@ -83,7 +93,7 @@ def print_plan(plan: Plan) -> None:
         say(f"  · {note}")
     for number, step in enumerate(plan.steps, 1):
         say(f"  {number}. {step.title}")
-        for line in step.command.splitlines():
+        for line in lines_of(step.command):
             say(f"       $ {line}", fg="cyan")
     for loss in plan.losses:
         say(f"  ! {loss}", fg="yellow")
@@ -91,8 +101,8 @@ def print_plan(plan: Plan) -> None:
 
 def print_step(step: StepResult) -> None:
     mark, colour = ("✓", "green") if step.ok else ("✗", "red")
-    tail = f"  {harmless(step.detail)}" if step.detail else ""
-    click.echo(f"{click.style(mark, fg=colour)} {harmless(step.title)} ({span(step.seconds)}){tail}")
+    tail = f"  {one_line(step.detail)}" if step.detail else ""
+    click.echo(f"{click.style(mark, fg=colour)} {one_line(step.title)} ({span(step.seconds)}){tail}")
 
 
 def steps_told(*, as_json: bool) -> tuple[list[StepResult], Callable[[StepResult], None]]:

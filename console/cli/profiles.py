@@ -30,7 +30,8 @@ def command(profile: str | None, as_json: bool) -> None:
     for entry in found:
         click.echo(f"{harmless(str(entry['name'])):<20} {entry['file']}")
         if entry["problem"]:
-            output.say(f"  ✗ {entry['problem']}", fg="red")
+            for line in output.lines_of(str(entry["problem"])):
+                output.say(f"  ✗ {line}", fg="red")
     if not found:
         click.echo("There is no profile yet: `hsconsole init` writes one.")
 

@@ -13,7 +13,7 @@ from console.cli.canary import prove_what_started
 from console.cli.session import EXIT_NOT_OK, act, session
 from console.config.profile import Profile
 from console.operations import calls, follow
-from console.text import harmless, span
+from console.text import span
 from remote.wire.server import LogLines, ServerState
 
 PYTHONS, RESTART = "pythons", "restart"
@@ -136,7 +136,7 @@ def _print_log(chunk: LogLines, *, as_json: bool, streaming: bool = False) -> No
     if chunk.skipped:
         output.say(f"— {chunk.skipped} lines left out", fg="yellow")
     for line in chunk.lines:
-        click.echo(harmless(line))
+        output.say(line)
 
 
 def _print(found: ServerState) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import fnmatch
 import hashlib
@@ -48,17 +47,16 @@ def known_kinds(name: str, files: Files) -> tuple[str, ...]:
 def check(name: str, kind: str, key: bytes, files: Files) -> bool:
     """True when `key` is on file for `name`, False when nothing is. Raises HostKeyChanged when another one is."""
     entries = list(_about(name, files))
-    for entry in entries:
+    without_port = re.fullmatch(r"\[(.*)\]:\d+", name)
+    anywhere = list(_about(without_port[1], files)) if without_port else []  # what is said of the host on any port
+    for entry in (*entries, *anywhere):
         if entry.marker == "@revoked" and entry.key == key:
             raise _changed(name, kind, key, entry, "which that line revokes")
     plain = [entry for entry in entries if not entry.marker]
     if any(entry.key == key for entry in plain):
         return True
-    without_port = re.fullmatch(r"\[(.*)\]:\d+", name)
-    if not plain and without_port:  # like ssh, take the host's key on any port, but only if it is the same
-        return any(e.key == key and not e.marker for e in _about(without_port[1], files))
-    if not plain:
-        return False
+    if not plain:  # like ssh, take the host's key on any port, but only if it is the same
+        return any(entry.key == key and not entry.marker for entry in anywhere)
     entry = next((entry for entry in plain if entry.kind == kind), plain[0])
     raise _changed(name, kind, key, entry, f"but that line has the {entry.kind} key {fingerprint(entry.key)}")
 
@@ -93,7 +91,7 @@ def _lines(file: Path) -> list[str]:
     """Of a plain file: a device or a pipe would be read for ever. Raises ConfigError."""
     try:
         if file.is_file() or file.is_dir():
-            return file.read_text(encoding="utf-8", errors="replace").splitlines()
+            return file.read_text(encoding="utf-8", errors="replace").split("\n")
         if not file.exists() or file.samefile(os.devnull):
             return []
     except OSError:
@@ -110,7 +108,7 @@ def _parse(file: Path, number: int, line: str) -> Entry | None:
         return None
     try:
         key = base64.b64decode(words[2], validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
     return Entry(file, number, marker, tuple(words[0].split(",")), words[1], key)
 
@@ -126,7 +124,7 @@ def _matches(pattern: str, name: str) -> bool:
 def _hash(name: str, salt: str = "") -> str:
     try:
         raw = base64.b64decode(salt) if salt else os.urandom(20)
-    except binascii.Error:
+    except ValueError:  # no base64, or not even ASCII
         return ""
     digest = hmac.new(raw, name.encode(), hashlib.sha1).digest()
     return f"|1|{base64.b64encode(raw).decode()}|{base64.b64encode(digest).decode()}"

@@ -6,7 +6,7 @@ import re
 
 from textual.content import Content
 
-from console.text import harmless
+from console.text import one_line
 
 # Harmless to a terminal, but they would hide text or shift its columns: zero-width, separators, selectors, tags.
 _UNSEEN = re.compile("[\u200b-\u200d\u2028\u2029\u2060-\u2065\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e01ef]")
@@ -15,9 +15,7 @@ LINES = 5000
 
 def line(value: object, longest: int = 500) -> str:
     """`value` as one line of harmless text, at most `longest` characters and a mark where more was."""
-    # cut before anything looks at all of it: a line may hold megabytes
-    cut = str(value)[: longest + 1].replace("\n", "⏎").replace("\t", "    ")
-    return _UNSEEN.sub("", harmless(cut, longest))
+    return _UNSEEN.sub("", one_line(str(value), longest))
 
 
 def block(value: object, longest: int = 200_000) -> str:

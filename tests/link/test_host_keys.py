@@ -117,6 +117,14 @@ MATCHES = {
     "authority": ("ct", f"@cert-authority * ssh-ed25519 {ONE}", False),
     "comment": ("ct", f"# ct ssh-ed25519 {ONE}", False),
     "garbage": ("ct", "ct ssh-ed25519 !!!\n\n@revoked\n|1|x|y ssh-ed25519 AAAA\n\xff", False),
+    "a salt that is none": (
+        "ct",
+        f"|1|\xfc\xff|x= ssh-ed25519 {TWO}\n|1| ssh-ed25519 {TWO}\n|1|x ssh-ed25519 {TWO}",
+        False,
+    ),
+    "no line break of ssh's": ("ct", f"a ssh-ed25519 {TWO} \x0c\x85ct ssh-ed25519 {ONE}", False),
+    "without its port": ("[ct]:2222", f"ct ssh-ed25519 {ONE}", True),
+    "another without its port": ("[ct]:2222", f"ct ssh-ed25519 {TWO}", False),
     "second line": ("ct", f"ct ssh-ed25519 {TWO}\nct ssh-ed25519 {ONE}", True),
 }
 
@@ -126,6 +134,15 @@ def test_lines(tmp_path: Path, name: str, text: str, known: bool) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(text, encoding="latin-1")
     assert known_hosts.check(name, "ssh-ed25519", KEY, (tmp_path / "none", file)) is known
+
+
+@pytest.mark.parametrize("name", ["ct", "[ct]:2222"])
+@pytest.mark.parametrize("after", ["", f"ct ssh-ed25519 {ONE}", f"[ct]:2222 ssh-ed25519 {ONE}", f"* ssh-ed25519 {ONE}"])
+def test_a_revoked_key_is_refused_on_every_port(tmp_path: Path, name: str, after: str) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(f"@revoked ct ssh-ed25519 {ONE}\n{after}\n")
+    with pytest.raises(HostKeyChanged, match="known_hosts:1, which that line revokes"):
+        known_hosts.check(name, "ssh-ed25519", KEY, (file,))
 
 
 def test_another_kind_of_key_is_a_change_too(tmp_path: Path) -> None:
