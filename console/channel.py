@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from console import clock
 from console.errors import WireError
 from remote.wire import frames
 
@@ -36,7 +36,7 @@ class FrameChannel:
         self._ended = threading.Event()
         self._sending = threading.Lock()
         self._stderr: deque[bytes] = deque()
-        self._heard = time.monotonic()
+        self._heard = clock.now()
         self._reader = threading.Thread(target=self._read, name="agent-frames", daemon=True)
         self._drainer = threading.Thread(target=self._drain, name="agent-stderr", daemon=True)
 
@@ -48,7 +48,7 @@ class FrameChannel:
     @property
     def silence(self) -> float:
         """Seconds since anything came."""
-        return time.monotonic() - self._heard
+        return clock.now() - self._heard
 
     def send(self, frame: bytes) -> None:
         """Send all of `frame`, however slowly the other end reads; returns early when the channel has ended."""
@@ -105,7 +105,7 @@ class FrameChannel:
                 return f"the line to {self._label} broke: {error}"
             if not data:
                 return self._why_it_ended()
-            self._heard = time.monotonic()
+            self._heard = clock.now()
             buffer += data
             if b"\n" in data:
                 *lines, buffer = buffer.split(b"\n")
@@ -135,7 +135,7 @@ class FrameChannel:
                 return
             if not data:
                 return
-            self._heard = time.monotonic()
+            self._heard = clock.now()
             self._stderr.append(data)
             kept += len(data)
             while kept > STDERR_KEPT:

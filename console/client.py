@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from console import clock
 from console.cancel import Cancel
 from console.channel import GIVEN_UP, FrameChannel
 from console.config.profile import Profile
@@ -194,7 +194,7 @@ class AgentClient:
 
     def _beat(self) -> None:
         while not self._over.is_set():
-            sent = time.monotonic()
+            sent = clock.now()
             try:
                 answer = self.call("ping", timeout=GIVEN_UP)
             except OperatorError:

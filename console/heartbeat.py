@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from console import clock
+
 WEIGHT = 0.3  # of a new round trip in the smoothed one
 
 
@@ -15,8 +17,8 @@ class Heartbeat:
         self.clock_offset = 0.0
 
     def take(self, sent: float, theirs: float) -> None:
-        """A ping sent at `sent` (monotonic) has just been answered; their clock said `theirs`."""
-        took = time.monotonic() - sent
+        """A ping sent at `sent` (by console.clock) has just been answered; their clock said `theirs`."""
+        took = clock.now() - sent
         before = self.round_trip
         self.round_trip = took if before is None else before + WEIGHT * (took - before)
         if before is None or took <= 1.5 * before:  # a slow round says little about clocks

@@ -6,10 +6,10 @@ import dataclasses
 import enum
 import functools
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from console import client as clients
+from console import clock
 from console.cancel import Cancel
 from console.client import NOT_ASKED, AgentClient, AskHostKey, OnEvent
 from console.config.profile import Profile
@@ -47,7 +47,7 @@ class LinkPhase(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class LinkState:
-    """detail: what is being done, in words. since: monotonic seconds when this phase began. retry_at: likewise.
+    """detail: what is being done, in words. since: when this phase began, by console.clock. retry_at: likewise.
 
     clock_offset: container's clock minus ours, seconds: subtract it from the container's times to get ages.
     """
@@ -90,7 +90,7 @@ class Link:
         self._streams = Subscriptions()
         for name in streams:
             self._streams.add(name, functools.partial(self._tell_event, name))
-        self._state = LinkState(LinkPhase.CONNECTING, "not started", time.monotonic())
+        self._state = LinkState(LinkPhase.CONNECTING, "not started", clock.now())
         self._failures = 0
         self._wake = threading.Event()
         self._closed = threading.Event()
@@ -161,9 +161,9 @@ class Link:
             except Exception as error:  # a fault of ours must not leave the screen saying "connecting"
                 self._wait_lost(LinkError(f"{type(error).__name__}: {error}", "Please report this."))
             else:
-                began = time.monotonic()
+                began = clock.now()
                 self._watch(client)
-                if time.monotonic() - began > STEADY:
+                if clock.now() - began > STEADY:
                     self._failures = 0
                 if client.lost is not None:
                     self._wait_lost(client.lost)
@@ -206,7 +206,7 @@ class Link:
     def _wait_lost(self, error: OperatorError) -> None:
         pause = BACKOFF[min(self._failures, len(BACKOFF) - 1)]
         self._failures += 1
-        self._set(LinkPhase.LOST, error.what, error=error, retry_at=time.monotonic() + pause)
+        self._set(LinkPhase.LOST, error.what, error=error, retry_at=clock.now() + pause)
         self._pause(pause)
 
     def _pause(self, seconds: float | None) -> None:
@@ -218,7 +218,7 @@ class Link:
     def _set(self, phase: LinkPhase, detail: str, **more: Any) -> None:
         """Change the state and tell the listener. The hello and the clock's offset outlive a loss."""
         before = self._state
-        since = before.since if phase is before.phase else time.monotonic()
+        since = before.since if phase is before.phase else clock.now()
         kept = {"hello": before.hello, "clock_offset": before.clock_offset}
         if self._closed.is_set() and phase is not LinkPhase.CLOSED:
             return

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import Any
 
+from console import clock
 from console.config.profile import Profile
 from console.operations import calls, gpuholders
 from console.operations.gpuholders import GpuHolders
@@ -39,7 +39,7 @@ def take(agent: calls.Agent, profile: Profile) -> Overview:
     asked: dict[str, float] = {}
 
     def now(part: str) -> calls.Agent:
-        asked[part] = time.monotonic()
+        asked[part] = clock.now()
         return agent
 
     taken = Overview(
@@ -51,7 +51,7 @@ def take(agent: calls.Agent, profile: Profile) -> Overview:
         gpu_holders=gpuholders.ask(profile, gpus),
         ages={},
     )
-    end = time.monotonic()
+    end = clock.now()
     ages = {part: round(end - began, 1) for part, began in asked.items()}
     return dataclasses.replace(taken, ages={**ages, "gpus": round(ages["gpus"] + gpus.age, 1)})
 

@@ -19,6 +19,15 @@ from console.ssh.route import Hop
 CONNECT = 4.0  # seconds; short, so that a line that is back is found soon
 CHANNEL = 10.0
 SLICE = 0.2  # how often a cancelled attempt is noticed
+SILENT = 10  # seconds until the kernel takes a silent line for dead, whatever waits for an answer over it
+# by name, since not every system has each: probes after that many quiet seconds, and how many of them may be lost
+PROBES = {
+    "TCP_KEEPIDLE": 4,
+    "TCP_KEEPALIVE": 4,
+    "TCP_KEEPINTVL": 2,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": SILENT * 1000,
+}
 
 CAUSES = {
     errno.ECONNREFUSED: "connection refused: nothing listens there",
@@ -49,7 +58,7 @@ def tcp(hop: Hop, cancelled: threading.Event) -> socket.socket:
             continue
         cause = _connect(sock, address, cancelled)
         if cause == 0:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _attend(sock)
             return sock
         sock.close()
     raise LinkError(f"{hop.host}:{hop.port}: {CAUSES.get(cause) or errno.errorcode.get(cause, cause)}", _advice(cause))
@@ -69,6 +78,16 @@ def _connect(sock: socket.socket, address: object, cancelled: threading.Event) -
         if select.select([], [sock], [], SLICE)[1]:
             status = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     return status
+
+
+def _attend(sock: socket.socket) -> None:
+    """Send at once, and notice a line that has gone silent."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in PROBES.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _advice(cause: int) -> str:

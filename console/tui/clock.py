@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from console import clock
+
 
 class Clock(Protocol):
-    def monotonic(self) -> float: ...
+    def monotonic(self) -> float:
+        """Seconds that go on while the laptop sleeps."""
 
     def wall(self) -> float:
         """Seconds since the epoch."""
@@ -15,7 +18,7 @@ class Clock(Protocol):
 
 class SystemClock:
     def monotonic(self) -> float:
-        return time.monotonic()
+        return clock.now()
 
     def wall(self) -> float:
         return time.time()

@@ -38,7 +38,13 @@ def profile(bed: Bed) -> Iterator[Profile]:
 
 
 def profile_of(bed: Bed, *, user: str | None = None, port: int = PORT, proxmox_user: str | None = None) -> Profile:
-    config = str(bed.ssh_config)
+    return profile_at(bed.ssh_config, user=user, port=port, proxmox_user=proxmox_user)
+
+
+def profile_at(
+    ssh_config: Path, *, user: str | None = None, port: int = PORT, proxmox_user: str | None = None
+) -> Profile:
+    config = str(ssh_config)
     return Profile(
         name="bed",
         container=Container(host="container", python="/usr/bin/python3", user=user, ssh_config=config),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from pathlib import Path
@@ -18,6 +19,11 @@ MODULES = (
     ("sweep", "sweep"),
 )
 HELD = "ss -ltnH 'sport = :{port}'"
+ANSWERS = "until ss -ltnH | grep -q ':22 '; do sleep 0.05; done"
+SESSIONS = """\
+listener=$(systemctl show -P MainPID ssh)
+for pid in $(pgrep -x sshd); do [ "$pid" = "$listener" ] || kill -9 "$pid"; done"""
+LOG = "cat /root/.local/state/hsconsole/audit.jsonl 2>/dev/null || true"
 
 
 class Ground:
@@ -63,6 +69,21 @@ class Ground:
         self._outside.append(pid)
         time.sleep(0.3)
         return pid
+
+    def kill_sessions(self) -> None:
+        """Of the container's sshd; the listener lives on."""
+        self.sh(SESSIONS)
+
+    def recorded(self, action: str) -> list[str]:
+        """What the container's audit log has of that action: begin, end, …"""
+        entries = [json.loads(text) for text in self.sh(LOG).splitlines()]
+        return [entry["kind"] for entry in entries if entry["action"] == action]
+
+    def wait_until_begun(self, action: str) -> None:
+        deadline = time.monotonic() + 30.0
+        while self.recorded(action)[-1:] != ["begin"]:
+            assert time.monotonic() < deadline, f"no {action} has begun"
+            time.sleep(0.05)
 
     @property
     def init_pid(self) -> int:
@@ -154,4 +175,4 @@ class Ground:
         self.bed.host("lxc-wait", "-n", "129", "-s", "STOPPED", "-t", "20")
         done = self.bed.host("pct", "start", "129")
         assert done.returncode == 0, done.stderr
-        self.sh("until ss -ltnH | grep -q ':22 '; do sleep 0.1; done")
+        self.sh(ANSWERS)

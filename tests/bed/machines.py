@@ -57,12 +57,17 @@ class Bed:
         self.shm = shm
         self.mounts = mounts
         self.host_pid = 0
+        self._own_net = Path("/proc/self/ns/net").readlink()
         self._laptop: subprocess.Popen[bytes] | None = None
         self._host: subprocess.Popen[bytes] | None = None
 
     @property
     def ssh_config(self) -> Path:
         return self.folder / "ssh_config"
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / "keys"
 
     def up(self) -> Bed:
         """Raises AssertionError, with the host's own words, when it does not come up."""
@@ -75,7 +80,8 @@ class Bed:
         self.folder.mkdir(mode=0o755)
         try:
             self._make_keys()
-            self._start()
+            self._laptop = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "sleep", "infinity"])
+            self.power_on()
         except BaseException:
             self.down()
             raise
@@ -83,15 +89,27 @@ class Bed:
 
     def down(self) -> None:
         """Leaves no process, namespace, mount, control group or file. May be called again."""
-        for process in (self._laptop, self._host):
-            if process is not None:
-                process.kill()  # the host's process 1 is killed with it, and all of its PID namespace
-                process.wait()
+        self.power_off()
+        if self._laptop is not None:
+            self._laptop.kill()
+            self._laptop.wait()
+            self._laptop = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def power_off(self) -> None:
+        """The host is gone, and its container, without a word to anybody; so is all that they wrote."""
+        if self._host is not None:
+            self._host.kill()  # the host's process 1 is killed with it, and all of its PID namespace
+            self._host.wait()
+            self._host = None
         if self.host_pid:
             _wait_for("the host's end", lambda: not Path(f"/proc/{self.host_pid}").exists())
-        self._laptop = self._host = None
+            self.host_pid = 0
         _remove_cgroups(self.name)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for path in self.folder.iterdir() if self.folder.exists() else ():
+            if path.is_dir() and path != self.keys:
+                shutil.rmtree(path, ignore_errors=True)
+        (self.folder / "ready").unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def laptop(self) -> Iterator[None]:
@@ -119,8 +137,8 @@ class Bed:
         attach = ("lxc-attach", "-n", str(VMID), "--clear-env", "--", *command)
         return self.host(*attach, stdin=stdin, seconds=seconds)
 
-    def _start(self) -> None:
-        self._laptop = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "sleep", "infinity"])
+    def power_on(self) -> None:
+        """The host boots; returns when it and its container can be logged in to."""
         log = (self.folder / "host.log").open("wb")
         self._host = subprocess.Popen(
             [
@@ -151,14 +169,17 @@ class Bed:
         """A cable from the laptop to the host's bridge, which the host makes first."""
         assert self._laptop is not None
         laptop, host = str(self._laptop.pid), str(self.host_pid)
-        own = Path("/proc/self/ns/net").readlink()
         _wait_for(
             "networks of their own",
-            lambda: all(Path(f"/proc/{pid}/ns/net").readlink() != own for pid in (laptop, host)),
+            lambda: len({self._own_net, *(Path(f"/proc/{pid}/ns/net").readlink() for pid in (laptop, host))}) == 3,
         )
         bridge = ("nsenter", "-t", host, "-n", "ip", "link", "show", "dev", "vmbr0", "up")
-        _wait_for("the bridge", lambda: bool(subprocess.run(bridge, capture_output=True, check=False).stdout))
         at_laptop, at_host = ("nsenter", "-t", laptop, "-n", "ip"), ("nsenter", "-t", host, "-n", "ip")
+        before = (*at_laptop, "link", "show", "dev", "eth0")
+        _wait_for("the bridge", lambda: bool(subprocess.run(bridge, capture_output=True, check=False).stdout))
+        _wait_for(
+            "end of the last cable", lambda: bool(subprocess.run(before, capture_output=True, check=False).returncode)
+        )
         for command in (
             (*at_host, "link", "add", "laptop0", "type", "veth", "peer", "name", "eth0", "netns", laptop),
             (*at_host, "link", "set", "laptop0", "master", "vmbr0", "up"),
@@ -181,7 +202,7 @@ class Bed:
         return "\n".join(path.read_text(errors="replace")[-3000:] for path in logs if path.exists())
 
     def _make_keys(self) -> None:
-        keys = self.folder / "keys"
+        keys = self.keys
         keys.mkdir()
         for name in ("client", "host", "container"):
             make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(keys / name)]
@@ -201,7 +222,7 @@ def _wait_for(what: str, seen: Callable[[], bool], seconds: float = 10.0) -> Non
 
 def sweep() -> None:
     """Remove what a bed of a killed test run left: control groups and files; all else ended with it."""
-    left = [*Path("/var/tmp").glob(f"{PREFIX}*"), *CGROUPS.glob(f"*/{PREFIX}*"), *CGROUPS.glob(f"{PREFIX}*")]
+    left = [*Path("/var/tmp").glob(f"{PREFIX}*"), *cgroups(PREFIX)]
     for path in left:
         name, pid = path.name.partition(".")[0], path.name.split("-")[1]
         if not Path(f"/proc/{pid}").exists():
@@ -209,11 +230,20 @@ def sweep() -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def cgroups(start: str) -> list[Path]:
+    """Control groups of such names: at the top of each hierarchy, or beside our own, where LXC makes them."""
+    places = {CGROUPS, *CGROUPS.iterdir()}
+    for text in Path("/proc/self/cgroup").read_text().splitlines():
+        _, hierarchy, own = text.split(":", 2)
+        places.add(CGROUPS / hierarchy.removeprefix("name=") / own.lstrip("/"))
+    return [group for place in places for group in place.glob(f"{start}*")]
+
+
 def _remove_cgroups(name: str) -> None:
     """The kernel lets a group go a moment after its last process."""
     deadline = time.monotonic() + 5.0
     while True:
-        groups = [path for pattern in (f"{name}*", f"*/{name}*") for path in CGROUPS.glob(pattern)]
+        groups = cgroups(name)
         for group in groups:
             for folder, _, _ in os.walk(group, topdown=False):
                 with contextlib.suppress(OSError):

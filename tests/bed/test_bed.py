@@ -8,7 +8,7 @@ from pathlib import Path
 
 from console.config.profile import Profile
 from tests.bed.container import Ground
-from tests.bed.machines import CGROUPS, Bed
+from tests.bed.machines import Bed, cgroups
 
 
 def ssh(bed: Bed, host: str, command: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +61,7 @@ def test_a_bed_leaves_nothing_behind() -> None:
     bed.down()
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     assert not bed.folder.exists()
-    assert not [*CGROUPS.glob(f"*/{bed.name}*"), *CGROUPS.glob(f"{bed.name}*")]
+    assert not cgroups(bed.name)
     mounts = Path("/proc/self/mountinfo").read_text()  # others may mount and unmount meanwhile
     assert str(bed.folder) not in mounts
     assert bed.name not in mounts

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ import pytest
 from console.config.profile import Dump, Profile, Server
 from console.demo.engine import ENVIRONMENT, Engine, build
 from console.demo.profile import FLAGS, LAYERS
-from console.operations import calls, follow
+from console.operations import calls, fate, follow
 from console.operations.recovery_plan import Wish
 from remote.wire.server import Phase, ServerState
 from tests.bed.conftest import profile_of
@@ -59,16 +60,41 @@ def real(engine: Engine, real_bed: Bed) -> Iterator[Profile]:
         yield msgspec.structs.replace(base, container=container, server=server, dump=dump)
 
 
-def act(profile: Profile, action: str) -> None:
+def act(profile: Profile, action: str, midway: Callable[[], None] = lambda: None) -> list[str]:
+    """The steps' titles. midway: done meanwhile, in a thread of its own."""
+    titles: list[str] = []
     with agent_of(profile) as agent:
         assert agent is not None
         plan = calls.plan(agent, action)
-        outcome = calls.run(agent, profile, plan, lambda step: None)
+        other = threading.Thread(target=midway)
+        other.start()
+        outcome = calls.run(agent, profile, plan, lambda step: titles.append(step.title))
         assert outcome.ok, outcome
+        other.join()
+    return titles
 
 
 def start(profile: Profile) -> ServerState:
     act(profile, "server.start")
+    return until_ready(profile)
+
+
+def start_while_the_link_is_cut(profile: Profile, ground: Ground) -> None:
+    """Its outcome is learned over the next link, and it is one start."""
+    before = ground.recorded("server.start")
+
+    def cut() -> None:
+        ground.wait_until_begun("server.start")
+        ground.kill_sessions()
+
+    titles = act(profile, "server.start", cut)
+    assert fate.LOST in titles
+    assert fate.LEARNED in titles
+    assert ground.recorded("server.start") == [*before, "begin", "end"]
+    until_ready(profile)
+
+
+def until_ready(profile: Profile) -> ServerState:
     with agent_of(profile) as agent:
         assert agent is not None
         state = follow.until_ready(agent, lambda state: None)
@@ -121,7 +147,7 @@ def test_the_whole_recovery(real: Profile, real_bed: Bed) -> None:
     ran = recover_and_say(deaf, "a parent that ignores SIGTERM, whose /health is well and whose requests hang")
     assert re.search(rf"kill -KILL [\d ]*\b{state.pid}\b", ran), ran
 
-    start(real)
+    start_while_the_link_is_cut(real, ground)
     pass_a_test_request(real)
     act(real, "server.stop")
     assert not ground.is_held()

@@ -87,6 +87,11 @@ class Sshd:
     def log(self) -> str:
         return (self.folder / "log").read_text()
 
+    def sessions(self) -> int:
+        """How many processes there are for connections, with all that they run."""
+        assert self._process is not None
+        return len(descendants(self._process.pid))
+
     def kill_sessions(self) -> None:
         """Kill the processes that serve connections; the listener lives on."""
         assert self._process is not None

@@ -10,46 +10,19 @@ from typing import Any
 
 import pytest
 
+from console import clock
 from console.config.profile import Profile
 from console.errors import AuthenticationFailed, HostKeyUnknown, LinkLost
-from console.link import Link, LinkPhase, LinkState
+from console.link import Link, LinkPhase
 from console.ssh import bootstrap, pack
+from console.tui.clock import SystemClock
+from console.tui.picture import Picture
 from remote.wire.server import LogLines
+from remote.wire.telemetry import ShmSnapshot
 from tests.link.conftest import TABLE, profile_of
+from tests.link.listener import Listener
 from tests.link.proxy import Proxy, proxy
 from tests.link.sshd import SshConfig, Sshd, keygen
-
-
-class Listener:
-    def __init__(self) -> None:
-        self.states: list[LinkState] = []
-        self.events: list[tuple[str, Any]] = []
-        self._changed = threading.Condition()
-
-    def on_link(self, state: LinkState) -> None:
-        with self._changed:
-            self.states.append(state)
-            self._changed.notify_all()
-
-    def on_event(self, stream: str, value: Any) -> None:
-        with self._changed:
-            self.events.append((stream, value))
-            self._changed.notify_all()
-
-    def wait(self, met: Callable[[], object], seconds: float) -> float:
-        """Wait until `met`; returns how long it took."""
-        began = time.monotonic()
-        with self._changed:
-            assert self._changed.wait_for(met, seconds), self.phases
-        return time.monotonic() - began
-
-    def until(self, phase: LinkPhase, seconds: float = 5.0) -> float:
-        return self.wait(lambda: self.states and self.states[-1].phase is phase, seconds)
-
-    @property
-    def phases(self) -> list[LinkPhase]:
-        return [s.phase for i, s in enumerate(self.states) if i == 0 or s.phase is not self.states[i - 1].phase]
-
 
 MakeLink = Callable[..., Link]
 
@@ -161,6 +134,28 @@ def test_l04_a_long_silence_is_lost_and_live_again_soon_after_its_end(
     assert listener.states[-1].hello is not None
     seen = len(listener.events)
     listener.wait(lambda: len(listener.events) > seen, 5)
+
+
+def test_after_the_laptops_sleep_nothing_counts_as_fresh(
+    profile: Profile, listener: Listener, make_link: MakeLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = make_link(profile)
+    listener.wait(lambda: listener.states and listener.states[-1].round_trip_ms, 10)
+    picture = Picture(profile, SystemClock())
+    picture.see_link(link.state)
+    picture.see(ShmSnapshot(0.0, "/dev/shm"))
+    slept, awake = 3600.0, clock.now
+    monkeypatch.setattr(clock, "now", lambda: awake() + slept)
+    seen = len(listener.states)
+    listener.wait(lambda: any(s.phase in (LinkPhase.STALE, LinkPhase.LOST) for s in listener.states[seen:]), 5)
+    assert (picture.age(ShmSnapshot) or 0.0) >= slept
+    listener.until(LinkPhase.LIVE, 10)
+    listener.wait(lambda: listener.states[-1].round_trip_ms, 10)
+    assert abs(listener.states[-1].clock_offset) < 60
+
+
+def test_the_clock_goes_on_while_the_machine_sleeps() -> None:
+    assert clock.now() == pytest.approx(time.clock_gettime(time.CLOCK_BOOTTIME), abs=5)
 
 
 def test_a_refusal_is_not_retried_until_asked(
