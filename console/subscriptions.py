@@ -50,8 +50,11 @@ class Subscription:
     def _take(self, value: Any) -> None:
         kind = VALUES.get(self.name)
         self.problem = ""
+        seen = value if kind is None else decode(kind, value)
+        if isinstance(seen, LogLines) and seen.place:
+            self.args = {**self.args, "after": seen.place}  # the next link goes on there
         if not self.closed:
-            self._on_event(value if kind is None else decode(kind, value))
+            self._on_event(seen)
 
     def _ended(self, error: OperatorError | None) -> None:
         if not isinstance(error, LinkLost):

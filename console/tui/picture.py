@@ -43,7 +43,6 @@ class Picture:
         self.log = LogBuffer()
         self._true_at: dict[type, float] = {}  # when the last value of a kind was true
         self._alive: float | None = None
-        self._agent: int | None = None
         self._offset = 0.0
 
     @property
@@ -95,10 +94,6 @@ class Picture:
         if state.phase is LinkPhase.LIVE:
             self._alive = self.clock.monotonic()
             self._offset = state.clock_offset
-            agent = state.hello.pid if state.hello else None
-            if self._agent is not None and agent != self._agent:
-                self.log.again()
-            self._agent = agent
 
     def see(self, value: Any) -> None:
         """Take in a value of a stream."""

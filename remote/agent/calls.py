@@ -120,5 +120,5 @@ CALLS: dict[str, Callable[..., Any]] = {
     "watch.gpus": lambda c: gpus.watch(c.emit, c.cancelled),
     "watch.shm": lambda c: shm.watch(_target(c).dump_dir, c.emit, c.cancelled),
     "watch.dumps": lambda c, last=1000: watch.watch(_target(c).dump_dir, last, c.emit, c.cancelled),
-    "watch.log": lambda c, lines=200: log.follow(_target(c), lines, c.emit, c.cancelled),
+    "watch.log": lambda c, lines=200, after="": log.follow(_target(c), lines, c.emit, c.cancelled, after),
 }

@@ -39,8 +39,9 @@ class Splitter:
         return [line.decode("utf-8", "replace") for line in lines]
 
     @property
-    def unfinished(self) -> bool:
-        return self._length > 0
+    def unfinished(self) -> int:
+        """Bytes of the line that has no end yet."""
+        return self._length
 
     def flush(self) -> list[str]:
         """The line that has no end yet, if there is one."""

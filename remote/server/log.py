@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import re
 import threading
 import time
+import zlib
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Callable, Optional
@@ -24,6 +26,10 @@ LINES_A_TICK = 500
 CHUNK = 1 << 20
 QUIET = 2.0  # seconds after which a line without an end is shown all the same
 FINGERPRINT = 64  # bytes before the place read to, that tell a log rewritten beyond it
+BEHIND = 64 << 20  # bytes behind a place that are read, and their lines counted
+PLACE = re.compile(r"(\d{1,20}):(\d{1,20}):(\d{1,10})")  # inode, offset, CRC-32 of what is before it
+ANOTHER = "another log than before; the end of that one may be missing here"
+TOO_MUCH = f"more than {BEHIND >> 20} MiB came meanwhile and are left out"
 POLLS = re.compile(
     r'"GET /(health|v1/loads|get_load|model_info|get_model_info|server_info|get_server_info)\b[^"]*" 200'
 )
@@ -69,11 +75,16 @@ def first_lines(path: str, most_bytes: int = TAIL_BYTES) -> list[str]:
         return Splitter().feed(file.read(most_bytes))
 
 
-def follow(target: Target, lines: int, emit: Callable[[Any], None], cancelled: threading.Event) -> None:
-    """Send the last `lines` lines, then new ones as they come, until `cancelled`; at most 500 a quarter second."""
+def follow(
+    target: Target, lines: int, emit: Callable[[Any], None], cancelled: threading.Event, after: str = ""
+) -> None:
+    """Send the last `lines` lines, then new ones as they come, until `cancelled`; at most 500 a quarter second.
+
+    after: the place of the last lines that are known from before: of those behind it, the last are sent.
+    """
     follower = Follower(path_of(target))
     try:
-        emit(follower.begin(lines))
+        emit(follower.begin(lines, after))
         while not cancelled.wait(TICK):
             news = follower.look()
             if news.lines or news.note or news.skipped:
@@ -94,20 +105,49 @@ class Follower:
         self._splitter = Splitter()
         self._grown = time.monotonic()
 
-    def begin(self, lines: int) -> LogLines:
-        """The last `lines` lines of what is there now; `look` goes on behind them."""
+    def begin(self, lines: int, after: str = "") -> LogLines:
+        """The last `lines` lines of what is there now, or of what is behind a place; `look` goes on behind them."""
         if not self._open():
             self._missing = True
             return LogLines((), self.path, note="there is no log yet")
-        size = os.fstat(self._descriptor).st_size
-        self._offset = max(0, size - TAIL_BYTES)
+        if not after:
+            return self._tail(lines)
+        known = self._find(after)
+        self._offset = known or 0
+        note = ANOTHER if known is None else ""
+        if os.fstat(self._descriptor).st_size - self._offset > BEHIND:
+            return dataclasses.replace(self._tail(lines), note="; ".join(filter(None, (note, TOO_MUCH))))
+        self._remember()
+        news = self.look(lines)
+        return dataclasses.replace(news, note=note or news.note)
+
+    def _tail(self, lines: int) -> LogLines:
+        self._offset = max(0, os.fstat(self._descriptor).st_size - TAIL_BYTES)
         cut = self._offset > 0
         found = [line for line, _ in self._read() if line is not None][cut:]
-        return LogLines(tuple(_last(found, lines)), self.path)
+        return LogLines(tuple(_last(found, lines)), self.path, place=self.place)
 
-    def look(self) -> LogLines:
+    @property
+    def place(self) -> str:
+        """Behind the last line that was given."""
+        if self._file is None:
+            return ""
+        offset = self._offset - self._splitter.unfinished
+        return f"{os.fstat(self._file).st_ino}:{offset}:{zlib.crc32(self._bytes_before(offset))}"
+
+    def _find(self, place: str) -> Optional[int]:
+        """The offset of a place, if it is one of this file."""
+        found = PLACE.fullmatch(place)
+        if found is None:
+            return None
+        inode, offset, crc = map(int, found.groups())
+        there = os.fstat(self._descriptor)
+        known = there.st_ino == inode and offset <= there.st_size and zlib.crc32(self._bytes_before(offset)) == crc
+        return offset if known else None
+
+    def look(self, most: int = LINES_A_TICK) -> LogLines:
         """What is new since the last look."""
-        kept: deque[str] = deque(maxlen=LINES_A_TICK)
+        kept: deque[str] = deque(maxlen=most)
         total = 0
         note = ""
         for line, said in self._news():
@@ -115,7 +155,7 @@ class Follower:
             if line is not None and not POLLS.search(line):
                 kept.append(line)
                 total += 1
-        return LogLines(tuple(kept), self.path, note, total - len(kept))
+        return LogLines(tuple(kept), self.path, note, total - len(kept), self.place)
 
     def _news(self) -> Iterator[tuple[Optional[str], str]]:
         """New lines, and notes of what happened to the file."""
@@ -167,8 +207,11 @@ class Follower:
         return (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino)
 
     def _remember(self) -> None:
-        length = min(FINGERPRINT, self._offset)
-        self._before = os.pread(self._descriptor, length, self._offset - length)
+        self._before = self._bytes_before(self._offset)
+
+    def _bytes_before(self, offset: int) -> bytes:
+        length = min(FINGERPRINT, offset)
+        return os.pread(self._descriptor, length, offset - length)
 
     def _restart(self) -> None:
         self._offset, self._before = 0, b""

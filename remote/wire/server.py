@@ -113,9 +113,11 @@ class LogLines:
     """New lines of the server's log, decoded with replacement, without line ends.
 
     note: set when the file was truncated, replaced or deleted while it was followed; skipped: lines left out.
+    place: where the next ones begin, for a later `watch.log` to go on from; the agent's own words, empty without a log.
     """
 
     lines: tuple[str, ...]
     path: str
     note: str = ""
     skipped: int = 0
+    place: str = ""

@@ -81,6 +81,12 @@ def once(context: Context, path: str, seconds: float = 0.3) -> int:
     return Path(path).read_text().count("ended")
 
 
+def log(context: Context, after: str = "") -> None:
+    lines = [f"after {after}"] if after else ["a", "b"]
+    context.emit({"lines": lines, "path": "/l", "place": "the place of b"})
+    context.cancelled.wait()
+
+
 def frames_descriptor() -> int:
     """Where the agent writes its frames: the last pipe it opened."""
     entries = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
@@ -112,5 +118,5 @@ CALLS: dict[str, Callable[..., Any]] = {
     "watch.wide": wide,
     "watch.fault": lambda c: [][0],
     "watch.ends": lambda c: c.emit("only one"),
-    "watch.log": lambda c: (c.emit({"lines": ["a", "b"], "path": "/l"}), c.cancelled.wait()),
+    "watch.log": log,
 }

@@ -61,7 +61,7 @@ def test_live_with_hello_round_trip_and_streams(profile: Profile, listener: List
     listener.until(LinkPhase.LIVE)
     assert listener.phases == [LinkPhase.CONNECTING, LinkPhase.LIVE]
     listener.wait(lambda: {"watch.log", "watch.ticks"} <= {name for name, _ in listener.events}, 5)
-    assert ("watch.log", LogLines(lines=("a", "b"), path="/l")) in listener.events
+    assert ("watch.log", LogLines(lines=("a", "b"), path="/l", place="the place of b")) in listener.events
     listener.wait(lambda: listener.states[-1].round_trip_ms, 5)
     state = link.state
     assert state.hello is not None
@@ -96,6 +96,14 @@ def test_it_comes_back_and_its_streams_go_on(
     listener.wait(lambda: listener.events[-1][1]["pid"] != before, 8)
     listener.wait(lambda: extra[-1]["pid"] == listener.events[-1][1]["pid"], 5)
     assert listener.phases[-4:] == [LinkPhase.LIVE, LinkPhase.LOST, LinkPhase.CONNECTING, LinkPhase.LIVE]
+
+
+def test_the_log_goes_on_where_it_was(profile: Profile, sshd: Sshd, listener: Listener, make_link: MakeLink) -> None:
+    make_link(profile, ("watch.log",))
+    listener.wait(lambda: listener.events, 10)
+    sshd.kill_sessions()
+    listener.wait(lambda: len(listener.events) > 1, 10)
+    assert [value.lines for _, value in listener.events] == [("a", "b"), ("after the place of b",)]
 
 
 def test_l04_a_short_silence_is_stale_and_heals_by_itself(

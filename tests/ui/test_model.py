@@ -99,17 +99,6 @@ class TestLogBuffer:
         log.add(LogLines(("new",), "log", "the file was truncated", skipped=1200))
         assert log.lines == ["── the file was truncated ──", "── 1,200 lines left out ──", "new"]
 
-    @pytest.mark.parametrize(
-        ("new", "kept"),
-        [("bc", "abc"), ("bcd", "abcd"), ("abcde", "abcde"), ("xy", "abcxy"), ("", "abc"), ("cab", "abcab")],
-    )
-    def test_a_new_link_repeats_nothing(self, new: str, kept: str) -> None:
-        log = LogBuffer()
-        log.add(LogLines(tuple("abc"), "log"))
-        log.again()
-        log.add(LogLines(tuple(new), "log"))
-        assert "".join(log.lines) == kept
-
 
 class TestPicture:
     def live(self, **more: object) -> tuple[Picture, FrozenClock]:
@@ -135,13 +124,6 @@ class TestPicture:
 
     def test_nothing_is_stale_before_there_was_a_link(self) -> None:
         assert Picture(scenes.PROFILE, FrozenClock()).stale is None
-
-    def test_a_new_agent_makes_the_log_look_for_repeats(self) -> None:
-        picture, _ = self.live()
-        picture.see(scenes.LOG_LINES)
-        picture.see_link(dataclasses.replace(picture.link, hello=dataclasses.replace(HELLO, pid=4343)))
-        picture.see(scenes.LOG_LINES)
-        assert picture.log.lines == list(scenes.LOG_LINES.lines)
 
 
 class TestFeed:

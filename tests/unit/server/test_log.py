@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -126,6 +126,72 @@ def test_the_end_is_read_however_long_the_log_is(path: Path) -> None:
 def test_our_own_questions_are_left_out(path: Path) -> None:
     path.write_text('a\nINFO: 127.0.0.1:1 - "GET /health HTTP/1.0" 200 OK\nINFO: 1 - "GET /health HTTP/1.0" 503\nb\n')
     assert log.tail(TARGET, 9).lines == ("a", 'INFO: 1 - "GET /health HTTP/1.0" 503', "b")
+
+
+def place_of(path: Path) -> str:
+    """Where one who has seen all that is there would go on."""
+    follower = log.Follower(str(path))
+    told = follower.begin(1000)
+    follower.close()
+    return told.place
+
+
+def append(path: Path, *lines: object) -> None:
+    with path.open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def replace(path: Path) -> None:
+    path.rename(f"{path}.1")
+    path.write_text("new\n")
+
+
+def rewrite(path: Path) -> None:
+    path.write_text("other text, longer than what was there before\nand more\n")
+
+
+MEANWHILE: dict[str, tuple[Callable[[Path], None], LogLines]] = {
+    "nothing": (lambda path: None, LogLines((), "")),
+    "the end of a line": (lambda path: append(path, "ee"), LogLines(("three",), "")),
+    "some lines": (lambda path: append(path, "ee", "four"), LogLines(("three", "four"), "")),
+    "as many as are asked for": (lambda path: append(path, "ee", *range(4)), LogLines(("three", *"0123"), "")),
+    "more": (lambda path: append(path, *range(1000)), LogLines(("995", "996", "997", "998", "999"), "", skipped=995)),
+    "our own questions": (lambda path: append(path, "", '"GET /health HTTP/1.1" 200'), LogLines(("thr",), "")),
+    "another log": (replace, LogLines(("new",), "", log.ANOTHER)),
+    "rewritten": (rewrite, LogLines(("other text, longer than what was there before", "and more"), "", log.ANOTHER)),
+    "truncated": (lambda path: os.truncate(path, 3), LogLines((), "", log.ANOTHER)),
+    "deleted": (Path.unlink, LogLines((), "", "there is no log yet")),
+    "too much": (lambda path: append(path, "x" * 2000, "end"), LogLines(("end",), "", log.TOO_MUCH)),
+}
+
+
+@pytest.mark.parametrize("name", MEANWHILE)
+def test_a_later_follower_goes_on_behind_the_last_line(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came meanwhile is sent once, and what is left out of it is counted."""
+    happens, expected = MEANWHILE[name]
+    path.write_text("one\ntwo\nthr")
+    place = place_of(path)
+    happens(path)
+    if name == "too much":
+        monkeypatch.setattr(log, "BEHIND", 100)
+        monkeypatch.setattr(log, "TAIL_BYTES", 1900)
+    follower = log.Follower(str(path))
+    told = follower.begin(5, place)
+    assert (told.lines, told.note, told.skipped) == (expected.lines, expected.note, expected.skipped)
+    if path.exists():
+        append(path, "later")
+        assert follower.look().lines[-1].endswith("later")
+    follower.close()
+
+
+@pytest.mark.parametrize("place", ["x", "1:2", "1:-5:0", f"1:{2**70}:0", "1:2:3\n", "٣:1:1"])
+def test_a_place_that_is_none_begins_at_the_beginning(path: Path, place: str) -> None:
+    path.write_text("one\n")
+    follower = log.Follower(str(path))
+    told = follower.begin(5, place)
+    follower.close()
+    assert told.lines == ("one",)
+    assert told.note == log.ANOTHER
 
 
 class Following:
