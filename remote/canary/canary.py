@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Callable, Optional
 
-from remote.dumps import content
+from remote.dumps import content, counter
 from remote.dumps.measured import ids_sha256
 from remote.dumps.watch import newest
 from remote.server import judgement, model
@@ -20,7 +20,7 @@ from remote.wire.target import Target
 
 from . import compare, convention, logits, order, prefills, ranks, tolerance
 from .ask import Asked, ask, new_rid, remove
-from .prefills import Prefilled, PrefillLog
+from .prefills import Dumped, Prefilled, PrefillLog
 from .ranks import Ranks
 
 LENGTH, OTHER_LENGTH, PREFIX = 96, 64, 41  # tokens; none a multiple of a kernel's tile but the first
@@ -62,7 +62,7 @@ class _Run:
 
     def run(self) -> Canary:
         prompt, other = self._prompts()
-        known = {row.number for row in self._rows()}
+        following = self._following()
         prefilled = PrefillLog(self._target)
         rid = new_rid("again")
         copies = Ranks(self._target, rid, ids_sha256(prompt))
@@ -74,11 +74,14 @@ class _Run:
                 prefix = self._ask("its beginning", prompt[:PREFIX])
                 self._compare(first, between, again, prefix)
                 self._add(copies.check(self._numpy, again.states) if again.states else _not_made(ranks.NAME, again))
-                self._add(self._log_check(prefilled, known))
+                self._add(self._log_check(prefilled, following))
             self._add(convention.check(first.version, self._target.eagle_layer_ids, self._target.layers))
         except _Cancelled:
             self._stopped = True
-            found = f"ended by the operator after {len(self._asked)} of {_REQUESTS} requests"
+            answered = [asked for asked in self._asked if asked.number is not None]
+            found = f"ended by the operator after {len(answered)} of {_REQUESTS} requests"
+            for cut in (asked for asked in self._asked if asked.number is None):
+                found += f"; the one under way was cut off, and its dump may still come (rid {cut.rid})"
             self._add(Check("cancelled", Verdict.UNKNOWN, found, "Run it again: without its end it says nothing."))
         return self._result(copies)
 
@@ -144,18 +147,33 @@ class _Run:
             return _not_made(logits.NAME, asked)
         return logits.of_model(self._numpy, self._target, asked.states, logits.tops(asked.info, len(asked.ids)))
 
-    def _log_check(self, prefilled: PrefillLog, known: set[int]) -> Check:
+    def _log_check(self, prefilled: PrefillLog, first: int) -> Check:
+        """first: the number that the next request had before the canary's own."""
         own = {asked.number for asked in self._asked if asked.number is not None}
         if len(own) < len(self._asked):
             return _not_made(prefills.NAME, *self._asked)
-        others = [row for row in self._rows() if row.number not in known | own]
-        sent = Prefilled(
-            len(own) + len(others), sum(_rows_of(one) for one in self._asked) + sum(row.tokens or 0 for row in others)
-        )
-        return prefilled.check(sent, len(others))
+        tokens = sum(_rows_of(one) for one in self._asked)
 
-    def _rows(self) -> Sequence[DumpRow]:
-        return newest(self._target.dump_dir, _NEWEST).rows
+        def look() -> Dumped:
+            claimed = self._following() - first - len(own)
+            rows = [] if claimed <= 0 else self._rows(claimed + len(own))
+            others = [row for row in rows if row.number >= first and row.number not in own]
+            sent = Prefilled(len(own) + len(others), tokens + sum(row.tokens or 0 for row in others))
+            return Dumped(sent, len(others), max(claimed - len(others), 0))
+
+        found = prefilled.check(look, self._cancelled)
+        if found.verdict is not Verdict.OK and self._cancelled.is_set():
+            raise _Cancelled  # it may not have been waited for to the end
+        return found
+
+    def _following(self) -> int:
+        """The number of the next request."""
+        told = counter.unclaimed(self._target.dump_dir)
+        return max((row.number + 1 for row in self._rows(1)), default=0) if told is None else told
+
+    def _rows(self, most: int) -> Sequence[DumpRow]:
+        """The newest."""
+        return newest(self._target.dump_dir, min(most, _NEWEST)).rows
 
     def _add(self, check: Optional[Check]) -> None:
         if check is None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from remote.server import log
 from remote.server.lines import Splitter
@@ -17,6 +18,8 @@ NAME = "log against dumps"
 _LINE = re.compile(r"Prefill batch\b.*?#new-seq: (\d+).*?#new-token: (\d+)", re.ASCII)
 _RANK = re.compile(r"\b(?:(DP\d+) )?TP(\d+)\b", re.ASCII)
 _WAIT_S = 3.0  # the line may be written after the answer
+_BUSY_S = 30.0  # what others sent is logged before it is computed, and that before it is dumped
+_LOOK_S = 0.2
 _LIMIT = 16 << 20  # bytes of log since the beginning
 
 
@@ -25,6 +28,17 @@ class Prefilled(NamedTuple):
 
     requests: int
     tokens: int
+
+
+class Dumped(NamedTuple):
+    """sent: all that is dumped since, or should be. others: of those not the canary's own.
+
+    taken: others of which a consumer, or another console's canary, took the dump away.
+    """
+
+    sent: Prefilled
+    others: int = 0
+    taken: int = 0
 
 
 class PrefillLog:
@@ -41,9 +55,9 @@ class PrefillLog:
         except OSError as error:
             self.problem = f"no log of this server at {self.path}: {error.strerror}"
 
-    def check(self, dumped: Prefilled, others: int) -> Check:
-        """dumped: all that was dumped since, or was to be. others: of those not the canary's own."""
-        found = self._wait(dumped)
+    def check(self, look: Callable[[], Dumped], cancelled: threading.Event) -> Check:
+        """look: how things are now."""
+        found, (dumped, others, taken) = self._wait(look, cancelled)
         if found is None:
             return Check(NAME, Verdict.UNKNOWN, self.problem, "Start the server with hsconsole, which keeps its log.")
         said = f"log: {found.requests} requests, {found.tokens} tokens; dumps: {dumped.requests}, {dumped.tokens}"
@@ -51,20 +65,22 @@ class PrefillLog:
             return Check(NAME, Verdict.OK, said)
         if not found.requests:
             return Check(NAME, Verdict.UNKNOWN, f"{self.path} has no `Prefill batch` line since: is it this server's?")
-        if others:
-            return Check(NAME, Verdict.UNKNOWN, f"{said}; {others} requests of others ran", "Run it while none do.")
-        more = Prefilled(found.requests - dumped.requests, found.tokens - dumped.tokens)
-        if more.requests > 0 and more.requests == more.tokens:
-            return Check(NAME, Verdict.WARN, f"{said}: {more.requests} of one token each, as health checks are", _QUIET)
+        if others or taken:
+            what = f"{said}; {others + taken} requests of others ran"
+            return Check(NAME, Verdict.UNKNOWN, what, "Run it while none do.")
+        if _as_health_checks(found, dumped):
+            more = found.requests - dumped.requests
+            return Check(NAME, Verdict.WARN, f"{said}: {more} of one token each, as health checks are", _QUIET)
         return Check(NAME, Verdict.BAD, said, "Rows were dumped twice, merged or left out: look at the server's log.")
 
-    def _wait(self, dumped: Prefilled) -> Optional[Prefilled]:
-        until = time.monotonic() + _WAIT_S
+    def _wait(self, look: Callable[[], Dumped], cancelled: threading.Event) -> tuple[Optional[Prefilled], Dumped]:
+        """Until both say the same, or will not."""
+        began = time.monotonic()
         while True:
-            found = self._read()
-            if found is None or found == dumped or time.monotonic() > until:
-                return found
-            time.sleep(0.1)
+            found, dumped = self._read(), look()
+            patience = _BUSY_S if found and _are_computed(found, dumped) else _WAIT_S
+            if found is None or found == dumped.sent or time.monotonic() - began > patience or cancelled.wait(_LOOK_S):
+                return found, dumped
 
     def _read(self) -> Optional[Prefilled]:
         if self.problem:
@@ -81,6 +97,17 @@ class PrefillLog:
             self.problem = f"{self.path} can't be read: {error.strerror}"
             return None
         return count(Splitter().feed(data))
+
+
+def _are_computed(found: Prefilled, dumped: Dumped) -> bool:
+    """Whether requests are in the log that have no number yet."""
+    more = found.requests > dumped.sent.requests + dumped.taken and found.tokens > dumped.sent.tokens
+    return more and not _as_health_checks(found, dumped.sent)
+
+
+def _as_health_checks(found: Prefilled, dumped: Prefilled) -> bool:
+    """Whether what the log has more are requests of one token."""
+    return 0 < found.requests - dumped.requests == found.tokens - dumped.tokens
 
 
 def count(lines: Sequence[str]) -> Prefilled:

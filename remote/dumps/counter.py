@@ -10,17 +10,18 @@ from .files import read_small
 _LIMIT = 64  # bytes; the dumper writes 21
 
 
-def never_was(dump_dir: str, number: int) -> str:
-    """What to say of a dump that is not there when there was none by that number; empty where that isn't known."""
-    unclaimed = _next(dump_dir)
-    return (
-        f"was never there: the next request is req_{unclaimed}" if unclaimed is not None and number >= unclaimed else ""
-    )
-
-
-def _next(dump_dir: str) -> Optional[int]:
+def unclaimed(dump_dir: str) -> Optional[int]:
+    """The number of the next request; None where no counter tells."""
     try:
         text = read_small(os.path.join(dump_dir, ".counter"), _LIMIT).strip()
     except OSError:
         return None
     return int(text) if text.isdigit() else None
+
+
+def never_was(dump_dir: str, number: int) -> str:
+    """What to say of a dump that is not there when there was none by that number; empty where that isn't known."""
+    following = unclaimed(dump_dir)
+    if following is None or number < following:
+        return ""
+    return f"was never there: the next request is req_{following}"

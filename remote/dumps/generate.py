@@ -21,7 +21,7 @@ from remote.wire.target import Target
 
 CONNECT_S = 5.0
 ANSWER_S = answering.FIRST
-CANCELLED_S = 3.0  # more for one that was cancelled: an ordinary request ends within, and so leaves nothing behind
+CANCELLED_S = 2.0  # more for one that was cancelled: an ordinary request ends within, and so leaves nothing behind
 _LOOK_S = 0.1  # between looks at whether it was cancelled
 _LIMIT = 16 << 20  # bytes of an answer; top logprobs of a thousand positions take a few hundred KB
 

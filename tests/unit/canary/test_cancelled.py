@@ -102,6 +102,7 @@ def test_what_does_not_come_is_not_waited_for_any_longer(
     assert took < min(generate.ANSWER_S, request.DUMP_S)
     assert (found.stopped, found.verdict, found.dumps) == (True, Verdict.UNKNOWN, ())
     assert [check.name for check in found.checks] == ["cancelled"]
+    assert "after 0 of 4 requests; the one under way was cut off" in found.checks[0].found
 
 
 def test_a_server_that_does_not_run_is_an_error(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from remote.canary import compare, logits, order, prefills, ranks, states, tolerance
 from remote.canary.ask import Asked, remove
-from remote.canary.prefills import Prefilled, PrefillLog
+from remote.canary.prefills import Dumped, Prefilled, PrefillLog
 from remote.canary.ranks import Ranks
 from remote.canary.states import States
 from remote.dumps.dump import Dump
-from remote.wire.plan import Verdict
+from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
 from tests import dumpfaults
 from tests.dumpfolder import dump
@@ -229,22 +229,27 @@ def test_the_log_against_dumps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dumped: Prefilled, others: int, verdict: Verdict
 ) -> None:
     monkeypatch.setattr(prefills, "_WAIT_S", 0.1)
+    monkeypatch.setattr(prefills, "_BUSY_S", 0.2)
     log = server_log(tmp_path, monkeypatch)
     log.write_text(LOG)
     since = PrefillLog(target("/model", port=8123))
-    assert since.check(Prefilled(4, 40), 0).verdict is Verdict.UNKNOWN, "nothing since"
+    assert compared(since, Prefilled(4, 40)).verdict is Verdict.UNKNOWN, "nothing since"
     with log.open("a") as file:
         file.write(LOG)
-    assert since.check(dumped, others).verdict is verdict
+    assert compared(since, dumped, others).verdict is verdict
+
+
+def compared(since: PrefillLog, dumped: Prefilled, others: int = 0) -> Check:
+    return since.check(lambda: Dumped(dumped, others), threading.Event())
 
 
 def test_a_log_that_is_not_there_or_replaced_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = server_log(tmp_path, monkeypatch)
-    assert PrefillLog(target("/model", port=8123)).check(Prefilled(4, 40), 0).verdict is Verdict.UNKNOWN
+    assert compared(PrefillLog(target("/model", port=8123)), Prefilled(4, 40)).verdict is Verdict.UNKNOWN
     log.write_text(LOG)
     since = PrefillLog(target("/model", port=8123))
     log.write_text("")
-    found = since.check(Prefilled(4, 40), 0)
+    found = compared(since, Prefilled(4, 40))
     assert found.verdict is Verdict.UNKNOWN
     assert "replaced or cut" in found.found
 
