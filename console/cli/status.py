@@ -10,6 +10,7 @@ from console.cli.shm import print_shm
 from console.operations import gpuholders, overview
 from console.operations.counts import told
 from console.operations.overview import Overview
+from console.operations.verdicts import last_told
 from console.text import size, span
 from remote.wire.telemetry import Gpu, MigDevice
 
@@ -32,6 +33,8 @@ def _print(profile: str, found: Overview) -> None:
     age = f" for {span(server.age)}" if server.age is not None else ""
     output.say(f"profile  {profile}", bold=True)
     output.say(f"server   {server.phase.value}{age}, port {server.port}: {server.detail}")
+    if last_told(server):
+        output.say(f"canary   {last_told(server)}")
     output.say(f"patch    {found.patch.state.value}: {found.patch.summary}")
     for depth in found.patch.depths:
         output.say(f"         {depth.name}: {depth.verdict.value}, {depth.found}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from console.text import span
 from remote.wire.plan import Verdict
+from remote.wire.server import Phase, ServerState
 
 NAMES = {
     Verdict.OK: "well",
@@ -18,3 +20,13 @@ WORDS = {
 }
 CANCELLED = "cancelled: it says nothing"
 WAITING = "four requests; the first one after a start compiles kernels, which takes a minute or two on GPUs"
+
+
+def last_told(server: ServerState) -> str:
+    """What the last canary of a running server said, in a line; empty where there is nothing to prove."""
+    if server.phase not in (Phase.READY, Phase.UNHEALTHY) or server.patch_loaded is None:
+        return ""
+    if server.canary is None:
+        return "none since this start: hsconsole canary"
+    ago = span(max(server.at - server.canary.at, 0.0))
+    return f"{NAMES[server.canary.verdict]}, {ago} ago: {WORDS[server.canary.verdict]}"

@@ -14,7 +14,7 @@ from console.cli import main, session
 from console.config import write
 from console.config.profile import Container, Profile, Server
 from console.errors import LinkLost
-from console.operations import calls, readiness
+from console.operations import calls, readiness, verdicts
 from remote.canary import tolerance
 from remote.dumps import generate, request
 from remote.wire.codec import encode
@@ -160,6 +160,22 @@ def test_a_read_only_profile_leaves_no_request() -> None:
     profile = Profile(name="ro", read_only=True, container=PROFILE.container, server=PROFILE.server)
     assert "read-only" in readiness.why_no_canary(profile, state())
     assert readiness.prove_what_started(Agent(), profile, state(), lambda _: None) is None
+
+
+TOLD = {
+    "well": (state(canary=Judgement(Verdict.OK, -200.0)), "well, 3:20 ago: the dumps of this server mean what"),
+    "faulty": (state(canary=Judgement(Verdict.BAD, 5.0)), "faulty, 0.0 s ago: do NOT use"),
+    "none": (state(), "none since this start: hsconsole canary"),
+    "nothing is dumped": (state(patch_loaded=None), ""),
+    "it loads": (state(Phase.LOADING), ""),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_status_tells_the_last_one(case: str) -> None:
+    seen, told = TOLD[case]
+    assert verdicts.last_told(seen).startswith(told)
+    assert bool(verdicts.last_told(seen)) == bool(told)
 
 
 def test_the_console_waits_longer_than_the_agent_does(start: Start) -> None:
