@@ -9,7 +9,7 @@ import click
 from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
 from console.operations import calls
-from console.operations.counts import superseded
+from console.operations.counts import longer, superseded
 from console.text import size, span
 from remote.wire.dumps import Level, Verified, VerifyProgress, VerifyResult, VerifySummary
 
@@ -62,5 +62,7 @@ def _print_summary(found: VerifySummary) -> None:
     output.say(text, fg="green" if found.ok else "red", bold=True)
     if found.superseded:
         output.say(superseded(found.superseded), fg="yellow")
+    if found.longer:
+        output.say(longer(found.longer), fg="yellow")
     if found.note:
         output.say(f"! {found.note}", fg="yellow")

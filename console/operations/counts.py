@@ -25,6 +25,16 @@ def none_here(counts: DumpCounts) -> str:
 
 def superseded(numbers: Sequence[int]) -> str:
     """Which dumps nobody waits for, the first of them by name; empty where there are none."""
+    return f"{len(numbers):,} superseded, because the request was sent again: {_named(numbers)}" if numbers else ""
+
+
+def longer(numbers: Sequence[int]) -> str:
+    """Which dumps are no prompts, but what SGLang prefilled again; empty where there are none."""
+    return (
+        f"{len(numbers):,} longer than an older one of the same rid, so retracted: {_named(numbers)}" if numbers else ""
+    )
+
+
+def _named(numbers: Sequence[int]) -> str:
     named = ", ".join(f"req_{number}" for number in numbers[:NAMED])
-    more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
-    return f"{len(numbers):,} superseded, because the request was sent again: {named}{more}" if numbers else ""
+    return named + (f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else "")

@@ -130,7 +130,7 @@ def replay(target: Target, shallow: VerifyResult, cancelled: Optional[threading.
 def _result(shallow: VerifyResult, made: list[Check]) -> VerifyResult:
     every = [*made, *shallow.checks]
     told = tuple(check for check in every if check.verdict is not Verdict.OK)
-    return VerifyResult(shallow.number, verdict_of(every), Level.MEANING, told, shallow.bytes, shallow.rid)
+    return dataclasses.replace(shallow, verdict=verdict_of(every), level=Level.MEANING, checks=told)
 
 
 def checks(target: Target, dump: Dump, cancelled: Optional[threading.Event] = None) -> list[Check]:

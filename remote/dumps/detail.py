@@ -37,8 +37,7 @@ def show(dump_dir: str, number: int) -> DumpDetail:
     after = _row(dump_dir, name)
     if after.state is DumpState.GONE:
         return DumpDetail(after, path, dump.meta.raw)
-    later = None if row.rid is None else attempts.superseded_by(dump_dir, number, row.rid)
-    row = dataclasses.replace(row, superseded_by=later)
+    row = dataclasses.replace(row, **attempts.standing(dump_dir, row)._asdict())
     return DumpDetail(row, path, dump.meta.raw, files(dump), made)
 
 

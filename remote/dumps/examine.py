@@ -46,7 +46,7 @@ def examine(dump_dir: str, name: str, level: Level, known: Optional[Norms]) -> V
     if verdict is not Verified.OK and _taken(path, dump):
         return VerifyResult(number, Verified.GONE, level)
     told = tuple(check for check in made if check.verdict is not Verdict.OK)
-    return VerifyResult(number, verdict, level, told, sum(dump.sizes.values()), dump.meta.rid)
+    return VerifyResult(number, verdict, level, told, sum(dump.sizes.values()), dump.meta.rid, dump.meta.num_tokens)
 
 
 def _taken(path: str, dump: Dump) -> bool:
@@ -87,4 +87,4 @@ def _by_row(dump_dir: str, name: str, level: Level) -> VerifyResult:
     # COMPLETE: finished since it was looked at; the next verification sees it
     verdict = _BY_STATE.get(row.state, Verified.WRITING)
     told = () if verdict in (Verified.GONE, Verified.WRITING) else (Check("dump", Verdict.BAD, row.note),)
-    return VerifyResult(row.number, verdict, level, told, row.size, row.rid)
+    return VerifyResult(row.number, verdict, level, told, row.size, row.rid, row.tokens)

@@ -14,6 +14,7 @@ from remote.wire.errors import DumpError
 from remote.wire.plan import Check, Verdict
 
 from . import rows
+from .attempts import Attempt, Standing, standings
 from .calibration import norms_for
 from .norms import Norms
 from .worker import Worker
@@ -61,8 +62,11 @@ def verify(
 def summary(level: Level, results: Tally, seconds: float, known: Optional[Norms], stopped: bool) -> VerifySummary:
     norms = "" if level is Level.STRUCTURE else "nothing learned" if known is None else _told(known)
     ok = not stopped and all(Verified(name) in _WELL for name in results.counts)
-    told = tuple(results.superseded())
-    return VerifySummary(level, ok, dict(results.counts), results.bytes, seconds, norms, stopped, superseded=told)
+    found = results.standings()
+    superseded = tuple(number for number, standing in found.items() if standing.superseded_by is not None)
+    longer = tuple(number for number, standing in found.items() if standing.longer_than is not None)
+    counts = dict(results.counts)
+    return VerifySummary(level, ok, counts, results.bytes, seconds, norms, stopped, "", superseded, longer)
 
 
 def _told(known: Norms) -> str:
@@ -75,21 +79,20 @@ class Tally:
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
         self.bytes = 0
-        self._numbers: dict[str, list[int]] = collections.defaultdict(list)  # by rid
-        self._accepted: dict[str, int] = {}
+        self._attempts: dict[str, list[Attempt]] = collections.defaultdict(list)  # by rid
 
     def add(self, result: VerifyResult) -> None:
         self.counts[result.verdict.value] += 1
         self.bytes += result.bytes
         if result.rid is not None:
-            self._numbers[result.rid].append(result.number)
-            if result.verdict in _NOT_WRONG:
-                self._accepted[result.rid] = max(result.number, self._accepted.get(result.rid, 0))
+            one = Attempt(result.number, result.tokens, result.verdict in _NOT_WRONG)
+            self._attempts[result.rid].append(one)
 
-    def superseded(self) -> list[int]:
-        """Older dumps of requests of which a newer one was not found wrong."""
-        accepted = self._accepted.items()
-        return sorted(number for rid, newest in accepted for number in self._numbers[rid] if number < newest)
+    def standings(self) -> dict[int, Standing]:
+        """Of every dump whose rid is known, to the others of its rid."""
+        several = [sorted(each, key=lambda one: one.number) for each in self._attempts.values()]
+        found = {one.number: stands for each in several for one, stands in zip(each, standings(each))}
+        return dict(sorted(found.items()))
 
 
 class _Run:

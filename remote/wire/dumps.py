@@ -22,7 +22,9 @@ class DumpState(str, enum.Enum):
 class DumpRow:
     """One req_N. at: when it was completed or last changed (container's clock). size: bytes of all its files.
 
-    superseded_by: the next complete dump of the same rid: the client sent the request again, and the newest counts.
+    superseded_by: the next complete dump of the same rid and length: the client sent the request again, and the newest
+    counts. longer_than: an older complete dump of the same rid, among those looked at, with fewer tokens: that one is
+    the prompt.
     """
 
     number: int
@@ -34,12 +36,14 @@ class DumpRow:
     rid: Optional[str] = None
     note: str = ""
     superseded_by: Optional[int] = None
+    longer_than: Optional[int] = None
 
     @property
     def remark(self) -> str:
         """What there is to say of it, in a line."""
         again = "" if self.superseded_by is None else f"superseded by req_{self.superseded_by}, the request sent again"
-        return "; ".join(filter(None, (self.note, again)))
+        longer = f"longer than req_{self.longer_than} of the same rid, which is its prompt: this one was retracted"
+        return "; ".join(filter(None, (self.note, again, "" if self.longer_than is None else longer)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +146,7 @@ class Verified(str, enum.Enum):
 class VerifyResult:
     """Of one dump. checks: those that are not OK. bytes: size of its files, as far as they were looked at.
 
-    rid: of its request, where it is known.
+    rid, tokens: of its request, where they are known.
     """
 
     number: int
@@ -151,6 +155,7 @@ class VerifyResult:
     checks: tuple[Check, ...] = ()
     bytes: int = 0
     rid: Optional[str] = None
+    tokens: Optional[int] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,6 +174,7 @@ class VerifySummary:
     norms: what the lengths of rows were compared with; empty at the level of structure. stopped: cancelled halfway.
     note: what went wrong beside the dumps, such as an audit log that can't be written.
     superseded: numbers of dumps whose request was sent again and has a newer dump among these that was not found wrong.
+    longer: numbers of dumps of a rid of which an older one has fewer tokens: see DumpRow.
     """
 
     level: Level
@@ -180,6 +186,7 @@ class VerifySummary:
     stopped: bool = False
     note: str = ""
     superseded: tuple[int, ...] = ()
+    longer: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

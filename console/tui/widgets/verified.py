@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from console.operations.counts import superseded
+from console.operations.counts import longer, superseded
 from console.text import size, span
 from console.tui import ink
 from console.tui.format import clock, count, short
@@ -72,7 +72,8 @@ def _beside(run: Verification, width: int) -> Lines:
     """What its end says beside the counts."""
     if run.summary is None:
         return []
-    return sentences(filter(None, (superseded(run.summary.superseded), run.summary.note)), width, "!", ink.WARN)
+    said = (superseded(run.summary.superseded), longer(run.summary.longer), run.summary.note)
+    return sentences(filter(None, said), width, "!", ink.WARN)
 
 
 def counts(run: Verification) -> Content:

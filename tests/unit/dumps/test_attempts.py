@@ -20,9 +20,9 @@ from tests.dumpfolder import dump
 STATES = {"c": DumpState.COMPLETE, "e": DumpState.ERROR, "x": DumpState.CORRUPT}
 
 
-def attempt(folder: Path, number: int, kind: str, rid: str | None = "again") -> Path:
+def attempt(folder: Path, number: int, kind: str, rid: str | None = "again", tokens: int = 10) -> Path:
     """A dump of this rid: complete, an error, or with a file cut short."""
-    path = dump(folder, number, rid=rid, done=kind != "e")
+    path = dump(folder, number, ids=range(1, 1 + tokens), rid=rid, done=kind != "e")
     if kind == "e":
         (path / "error").write_text('{"cause": "no room", "detail": ""}')
     if kind == "x":
@@ -63,6 +63,37 @@ def test_the_next_complete_one_supersedes(tmp_path: Path, kinds: str, by: list[i
         assert ("superseded by req_" in shown.remark) == (wanted is not None)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "by", "longer"),
+    [
+        ((4, 9), [None, None], [None, 0]),
+        ((4, 9, 12), [None] * 3, [None, 0, 0]),
+        ((4, 9, 4), [2, None, None], [None, 0, None]),  # retracted, and then sent again
+        ((4, 4, 9, 9), [1, None, 3, None], [None, None, 1, 1]),
+        ((9, 4), [None, None], [None, None]),  # another prompt: a rid that its client used twice
+    ],
+)
+def test_a_longer_one_supersedes_nothing_and_says_so(
+    tmp_path: Path, lengths: tuple[int, ...], by: list[int | None], longer: list[int | None]
+) -> None:
+    """What a server does that takes a request back: its prompt comes again with what it had generated."""
+    for number, length in enumerate(lengths):
+        dump(tmp_path, number, rid="long answer", ids=range(2, 2 + length))
+    rows = listed(tmp_path)
+    shown = [detail.show(str(tmp_path), number).row for number in range(len(lengths))]
+    found = verify.verify(
+        str(tmp_path), "m", verify.names_of(str(tmp_path), None), Level.STRUCTURE, lambda _: None, threading.Event()
+    )
+    for one in ([rows[number] for number in range(len(lengths))], shown):
+        assert [row.superseded_by for row in one] == by
+        assert [row.longer_than for row in one] == longer
+        assert [f"longer than req_{at}" in row.remark for row, at in zip(one, longer, strict=True)] == [
+            at is not None for at in longer
+        ]
+    assert found.longer == tuple(number for number, at in enumerate(longer) if at is not None)
+    assert found.superseded == tuple(number for number, at in enumerate(by) if at is not None)
+
+
 def test_kept_up_to_date_it_says_what_a_first_look_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogs, "EXAMINED", 12)
     dice, catalog, number = random.Random(15), Catalog(str(tmp_path), 12), 0
@@ -71,7 +102,7 @@ def test_kept_up_to_date_it_says_what_a_first_look_says(tmp_path: Path, monkeypa
         if there and dice.random() < 0.4:
             shutil.rmtree(dice.choice(there))
         for _ in range(dice.randrange(3)):
-            attempt(tmp_path, number, dice.choice("cccex"), rid=dice.choice(["a", "b", None]))
+            attempt(tmp_path, number, dice.choice("cccex"), dice.choice(["a", "b", None]), dice.choice([10, 10, 7]))
             number += 1
         catalog._folder._due = 0.0
         catalog.refresh()
@@ -104,10 +135,11 @@ def test_any_rid(tmp_path: Path, rid: str) -> None:
 def test_show_looks_only_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         attempt(tmp_path, number, "c", rid="again" if number in (0, 4) else f"r{number}")
-    assert attempts.superseded_by(str(tmp_path), 0, "again") == 4
+    row = listed(tmp_path)[0]
+    assert attempts.standing(str(tmp_path), row).superseded_by == 4
     monkeypatch.setattr(attempts, "FAR", 3)
-    assert attempts.superseded_by(str(tmp_path), 0, "again") is None
-    assert attempts.superseded_by(str(tmp_path / "gone"), 0, "again") is None
+    assert attempts.standing(str(tmp_path), row) == attempts.Standing()
+    assert attempts.standing(str(tmp_path / "gone"), row) == attempts.Standing()
 
 
 def test_a_verification_names_the_superseded(tmp_path: Path) -> None:
