@@ -42,6 +42,9 @@ def check(target: Target, look: Look) -> Check:
     shared = [claim for claim in claims if others & claim.model_files.keys()]
     if shared and look.patched:
         return _by_another(shared, look)
+    strange = [claim for claim in claims if claim.model_files and not _of_package(claim, look)]
+    if strange:
+        return _elsewhere(strange, target)
     servers = _servers(target, look)
     if not servers:
         return Check("loaded", Verdict.UNKNOWN, "no server of this installation runs")
@@ -69,6 +72,19 @@ def _by_another(claims: list[Claim], look: Look) -> Check:
         return Check("loaded", Verdict.WARN, f"{_pids(wrong)} loaded another file or dumper", RESTART)
     found = f"{_pids([c.process for c in claims])} started after this file was patched and loaded this dumper"
     return Check("loaded", Verdict.OK, found)
+
+
+def _of_package(claim: Claim, look: Look) -> bool:
+    package = os.path.join(os.path.realpath(look.package), "")
+    return any(os.path.realpath(path).startswith(package) for path in claim.model_files)
+
+
+def _elsewhere(claims: list[Claim], target: Target) -> Check:
+    """Another sglang than the profile's interpreter imports: another environment, or one on its PYTHONPATH."""
+    path = next(iter(claims[0].model_files))
+    found = f"{_pids([c.process for c in claims])} dumps into {target.dump_dir} and loaded {path}, not this file"
+    remedy = "Set container.python, and PYTHONPATH in server.env, to what the server runs with; or restart it."
+    return Check("loaded", Verdict.WARN, found, remedy)
 
 
 def _started(process: Process) -> float:

@@ -96,6 +96,19 @@ def test_a_server_that_loaded_something_else_needs_a_restart(bench: Make, server
     assert _loaded(env).verdict is Verdict.WARN
 
 
+@pytest.mark.parametrize("patched", [False, True])
+def test_a_server_of_another_sglang_that_dumps_here_is_told(bench: Make, server: Start, patched: bool) -> None:
+    """Another environment, or another one on its PYTHONPATH, whatever this one's file is like."""
+    env = bench()
+    if patched:
+        env.apply()
+    elsewhere = "/elsewhere/sglang/srt/models/deepseek_v2.py"
+    _claim(env, server(env), model_files={elsewhere: "0" * 64}, dumper_digest="0" * 64)
+    check = _loaded(env)
+    assert check.verdict is Verdict.WARN
+    assert f"loaded {elsewhere}, not this file" in check.found
+
+
 def test_a_server_that_can_not_dump_as_it_was_started(bench: Make, server: Start) -> None:
     env = bench()
     env.apply()
