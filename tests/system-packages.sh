@@ -13,6 +13,7 @@ if [ "${1:-demo}" = test ]; then
     has fuser || need="$need psmisc"
     has ip || need="$need iproute2"
     has ssh || need="$need openssh-client"
+    has sudo || need="$need sudo"
     has gcc || need="$need gcc libc6-dev"
 fi
 [ -n "$need" ] || exit 0

@@ -69,8 +69,8 @@ def build(seen: Seen, profile: Profile, wish: Wish) -> Plan:
         return _nothing(seen, profile, busy=busy)
     basis = _basis(seen, profile, reach, outside, thaw, wish)
     steps = (
-        *(Step(recovery_words.inside(process)) for process in inside),
-        *(Step(recovery_words.outside(process, ours=_host_ours(process, profile))) for process in outside),
+        *(Step(recovery_words.inside(one, seen.memory.inside.get(one.pid, ""))) for one in inside),
+        *(Step(_outside(one, seen, profile)) for one in outside),
         *recovery_words.steps(basis, profile.server.port),
     )
     in_the_way = seen.facts.processes if seen.facts else ()
@@ -150,6 +150,11 @@ def _host_ours(process: HostProcess, profile: Profile) -> bool:
         and looks_like_it
         and (process.dump_dir == profile.dump.folder or process.state == "Z")
     )
+
+
+def _outside(process: HostProcess, seen: Seen, profile: Profile) -> str:
+    memory = seen.memory.outside.get(process.pid, "")
+    return recovery_words.outside(process, ours=_host_ours(process, profile), memory=memory)
 
 
 def _frozen(seen: Seen) -> bool:

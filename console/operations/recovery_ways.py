@@ -13,10 +13,12 @@ from console import client as clients
 from console.client import AgentClient
 from console.config.profile import Profile
 from console.errors import HostKeyChanged, LinkError, NoAnswer, OperatorError, Refused
-from console.operations.calls import Agent
+from console.operations import recovery_gpus
+from console.operations.calls import Agent, gpus
 from console.operations.fate import Wait
 from console.operations.hostview import HostFacts
 from console.operations.proxmox import ProxmoxHost
+from console.operations.recovery_gpus import GpuMemory
 from console.ssh import known_hosts
 from console.ssh.pct import PctConnection
 from console.ssh.route import route
@@ -41,7 +43,7 @@ class Seen:
     way: "link", "pct" (the agent runs there through the host's `pct exec`) or "host" (only the host's own view).
     no_inside, no_host: why there is no such view; empty when there is one, or none was needed.
     sshd_dead: nobody listens for ssh in the container. prefix, limits: as ProxmoxHost has them; prefix is None when
-    there is no connection to the host.
+    there is no connection to the host. memory: of the GPUs, by process.
     """
 
     facts: PortFacts | None
@@ -52,6 +54,7 @@ class Seen:
     sshd_dead: bool = False
     prefix: str | None = None
     limits: str = ""
+    memory: GpuMemory = dataclasses.field(default_factory=GpuMemory)
 
 
 class Ways:
@@ -91,21 +94,23 @@ class Ways:
 
         restart: the host is needed whatever is seen. Raises WrongContainer when it is another container's host view.
         """
-        facts, no_inside = self._inside()
+        facts, out = self._inside()
         enough = facts is not None and not (facts.unseen or _stuck(facts) or powerless(facts))
         if enough and self.way == "link" and not restart:
-            return Seen(facts)
-        host, no_host = self._from_host()
-        if facts is None and host is None:
-            raise LinkError(f"{no_inside}; and by the Proxmox host: {no_host}", "One of the two ways must work.")
+            return Seen(facts, memory=self._gpu_memory(facts))
+        host, blind = self._from_host()
+        if out is not None and blind is not None:
+            raise _no_way(out, blind)
         if facts is not None and host is not None and _differ(facts.namespace, host.namespace):
             wrong = self._wrong("its processes are in another namespace than those that the link shows")
             if restart:
                 raise wrong
             return Seen(facts, no_host=wrong.what)
+        no_inside, no_host = (error.what if error is not None else "" for error in (out, blind))
         limits = self._host.limits if self._host else ""
         prefix = self._host.prefix if self._host else None
-        return Seen(facts, host, self.way, no_inside, no_host, self._sshd_dead(), prefix, limits)
+        memory = self._gpu_memory(facts)
+        return Seen(facts, host, self.way, no_inside, no_host, self._sshd_dead(), prefix, limits, memory)
 
     def open(self) -> None:
         """Have an agent inside, if any way leads there."""
@@ -118,20 +123,20 @@ class Ways:
         self.host.run(line)
         return not self._sshd_dead()
 
-    def _inside(self) -> tuple[PortFacts | None, str]:
+    def _inside(self) -> tuple[PortFacts | None, OperatorError | None]:
         if self.agent is not None:
             try:
-                return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), ""
+                return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), None
             except (LinkError, NoAnswer):
                 self.agent = None
         try:
             self.agent, self.way = self._agent_by_host(), "pct"
-            return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), ""
+            return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), None
         except WrongContainer:
             raise
         except OperatorError as error:
             self.way = "host"
-            return None, error.what
+            return None, error
 
     def _agent_by_host(self) -> AgentClient:
         """The agent in the container, run by `pct exec` on the host. Raises WrongContainer."""
@@ -163,11 +168,27 @@ class Ways:
             f"Correct proxmox.vmid; `pct list` on {proxmox.host} shows them all. Nothing was done.",
         )
 
-    def _from_host(self) -> tuple[HostFacts | None, str]:
+    def _from_host(self) -> tuple[HostFacts | None, OperatorError | None]:
         try:
-            return self.host.look(self.profile.server.port), ""
+            return self.host.look(self.profile.server.port), None
         except OperatorError as error:
-            return None, error.what
+            return None, error
+
+    def _gpu_memory(self, facts: PortFacts | None) -> GpuMemory:
+        """Who holds what of the GPUs, where there is somebody to end; the host is asked only where memory is in use."""
+        if facts is None or not facts.processes or self.agent is None:
+            return GpuMemory()
+        try:
+            seen = gpus(self.agent)
+        except OperatorError as error:
+            return GpuMemory(problem=error.what)
+        in_use = recovery_gpus.used(seen)
+        if not in_use:
+            return GpuMemory(problem=seen.problem)
+        try:
+            return recovery_gpus.by_process(seen, self.host.gpus())
+        except OperatorError as error:
+            return GpuMemory(in_use=in_use, problem=error.what)
 
     def _sshd_dead(self) -> bool:
         if self.way == "link" or not self._exec_works:
@@ -175,6 +196,12 @@ class Ways:
         port = route(self.profile.container)[-1].port
         ran = self.host.execute("sh", "-c", SSHD_LISTENS.format(port=port))
         return ran.out.strip() == b"deaf"
+
+
+def _no_way(inside: OperatorError, host: OperatorError) -> LinkError:
+    if inside.what == host.what:  # the host itself was not to be had, by which the way inside leads as well
+        return LinkError(host.what, host.remedy)
+    return LinkError(f"{inside.what}; and by the Proxmox host: {host.what}", host.remedy or inside.remedy)
 
 
 def powerless(facts: PortFacts) -> bool:

@@ -38,10 +38,12 @@ def steps(basis: dict[str, Any], port: int) -> Iterator[Step]:
     yield Step(f"Look again: port {port} free, nothing left of a server, GPU memory back")
 
 
-def inside(process: ProcessInfo) -> str:
+def inside(process: ProcessInfo, memory: str = "") -> str:
+    """memory: what it holds of the GPUs, as far as that is known."""
     ground = f"ours: {process.why}" if process.ours else f"NOT ours ({process.why or 'a Python process'}), named by you"
     holds = f"; holds {', '.join(process.holds)}" if process.holds else ""
     holds += f" by its thread {process.thread} alone" if process.thread else ""
+    holds += f"; holds {memory}" if memory else ""
     return f"{brief(process)}{holds} – {ground}"
 
 
@@ -50,8 +52,9 @@ def brief(process: ProcessInfo) -> str:
     return f"pid {process.pid} of {process.user or '?'}, {span(process.age)} old, state {process.state}: {command}"
 
 
-def outside(process: HostProcess, *, ours: bool) -> str:
+def outside(process: HostProcess, *, ours: bool, memory: str = "") -> str:
     holds = f"; holds {', '.join(process.holds)}" if process.holds else ""
+    holds += f"; holds {memory}" if memory else ""
     return f"{host_brief(process)}{holds} – {'ours' if ours else 'NOT ours, named by you'}"
 
 
@@ -71,6 +74,11 @@ def notes(seen: Seen, profile: Profile, left_alone: list[ProcessInfo], beyond: l
         yield from (f"Stays, as {user} may not signal it, and {why}: {brief(one)}" for one in beyond)
     if seen.way == "pct":
         yield "The container's own sshd was not the way: all this goes through the Proxmox host."
+    memory = seen.memory
+    if memory.in_use and memory.problem:
+        yield f"GPU memory in use: {', '.join(memory.in_use)}; by which process is not known: {memory.problem}"
+    elif memory.problem:
+        yield f"GPU memory is not known: {memory.problem}"
     if seen.no_inside:
         yield f"Not seen from inside: {seen.no_inside}"
     if seen.no_host and profile.proxmox is not None:

@@ -7,7 +7,7 @@ import shlex
 import time
 from pathlib import Path
 
-from tests.bed.machines import Bed
+from tests.bed.machines import CGROUPS, Bed
 
 PORT = 8000
 OPT = "/opt/bed"
@@ -18,6 +18,12 @@ MODULES = (
     ("hungfs", "hungfs"),
     ("sweep", "sweep"),
 )
+# by version of the control groups, where this kernel has them mounted with a freezer; every kernel has one of the two
+FREEZERS = {
+    version: root
+    for version, root in ((1, CGROUPS / "freezer"), (2, CGROUPS / "unified"), (2, CGROUPS))
+    if (root / "cgroup.procs").exists()
+}
 HELD = "ss -ltnH 'sport = :{port}'"
 ANSWERS = "until ss -ltnH | grep -q ':22 '; do sleep 0.05; done"
 SESSIONS = """\
@@ -33,6 +39,7 @@ class Ground:
         self.bed = bed
         self._hung = False
         self._frozen: Path | None = None
+        self._whole = False
         self._outside: list[int] = []
         for source, module in MODULES:
             self.sh(f"mkdir -p {OPT}/sglang && cat >{OPT}/{module}.py", (SOURCES / f"{source}.py").read_text())
@@ -108,12 +115,16 @@ class Ground:
             self.bed.host("sh", "-c", "kill -9 $(pgrep -f '^python3 /opt/bed/hungfs.py')")
             self.bed.inside("umount", "-l", "/mnt/hung")
 
-    def freeze(self, pid: int) -> Path:
-        """Put a holder into a frozen control group of the host's; returns its folder."""
-        legacy = Path("/sys/fs/cgroup/freezer")
-        group = (legacy if legacy.exists() else Path("/sys/fs/cgroup")) / f"{self.bed.name}.frozen"
-        state = "echo FROZEN >freezer.state" if legacy.exists() else "echo 1 >cgroup.freeze"
-        script = f"mkdir -p {group} && cd {group} && echo {self.on_host(pid)} >cgroup.procs && {state}"
+    def freeze_all(self) -> None:
+        """The container as a whole, as a backup of the Proxmox host's does for a moment."""
+        assert self.bed.host("lxc-freeze", "-n", "129").returncode == 0
+        self._whole = True
+
+    def freeze(self, pid: int, version: int) -> Path:
+        """Put a holder into a control group of the host's, inside of a frozen one; returns the frozen one's folder."""
+        group = FREEZERS[version] / f"{self.bed.name}.frozen"
+        state = "echo FROZEN >freezer.state" if version == 1 else "echo 1 >cgroup.freeze"
+        script = f"mkdir -p {group}/x && cd {group} && echo {self.on_host(pid)} >x/cgroup.procs && {state}"
         done = self.bed.host("sh", "-c", script)
         assert done.returncode == 0, done.stderr
         self._frozen = group
@@ -121,8 +132,12 @@ class Ground:
         return group
 
     def thaw(self) -> None:
+        if self._whole:
+            self._whole = False
+            self.bed.host("lxc-unfreeze", "-n", "129")
         if self._frozen is not None:
-            self.bed.host("sh", "-c", f"cd {self._frozen}; echo THAWED >freezer.state; echo 0 >cgroup.freeze")
+            thaw = "[ -e freezer.state ] && echo THAWED >freezer.state; [ -e cgroup.freeze ] && echo 0 >cgroup.freeze"
+            self.bed.host("sh", "-c", f"cd {self._frozen} && {{ {thaw}; }}")
             self._frozen = None
 
     def on_host(self, pid: int) -> int:

@@ -50,6 +50,8 @@ lxc.net.0.flags = up
 lxc.net.0.ipv4.address = {container}/24
 lxc.net.0.ipv4.gateway = {host}
 """
+# who may log in besides root, and what each may run as root
+USERS = {"keeper": "ALL", "clerk": "/usr/sbin/pct", "visitor": ""}
 SSHD_CONFIG = """\
 ListenAddress {host}:22
 HostKey {keys}/host
@@ -85,7 +87,26 @@ def mount_private(folder: Path) -> None:
     run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir={program.parent}:/usr/sbin", "/usr/sbin")
     etc = folder / "etc"
     (etc / "pve" / "lxc").mkdir(parents=True)
+    add_users(etc)
     run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir={etc}:/etc", "/etc")
+
+
+def add_users(etc: Path) -> None:
+    (etc / "hosts").write_text("127.0.0.1 localhost pve\n")  # sudo looks its own host's name up
+    (etc / "sudoers.d").mkdir()
+    for name in ("passwd", "group", "shadow"):
+        shutil.copy(f"/etc/{name}", etc / name)
+    for number, (user, allowed) in enumerate(USERS.items(), 4000):
+        for name, line in (
+            ("passwd", f"{user}:x:{number}:{number}::/:/bin/sh\n"),
+            ("group", f"{user}:x:{number}:\n"),
+            ("shadow", f"{user}:*:19000:0:99999:7:::\n"),
+        ):
+            with (etc / name).open("a") as file:
+                file.write(line)
+        rule = etc / "sudoers.d" / user
+        rule.write_text(f"{user} ALL=(root) NOPASSWD: {allowed}\n" if allowed else "")
+        rule.chmod(0o440)
 
 
 def make_container(folder: Path, name: str, vmid: str, shm: str, rootfs: str, mounts: list[str]) -> None:

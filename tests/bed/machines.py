@@ -22,7 +22,19 @@ from tests.bed.rootfs import rootfs
 
 VMID = 129
 HOST, CONTAINER, LAPTOP = "10.129.0.1", "10.129.0.129", "10.129.0.50"
-PROGRAMS = ("lxc-start", "lxc-attach", "mmdebstrap", "nft", "ip", "fuser", "sshd", "setpriv", "unshare", "nsenter")
+PROGRAMS = (
+    "lxc-start",
+    "lxc-attach",
+    "mmdebstrap",
+    "nft",
+    "ip",
+    "fuser",
+    "sshd",
+    "sudo",
+    "setpriv",
+    "unshare",
+    "nsenter",
+)
 CGROUPS = Path("/sys/fs/cgroup")
 PREFIX = "hsbed-"
 UP = 40.0  # seconds; it takes two

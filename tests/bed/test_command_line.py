@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ def config(profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     folder.mkdir()
     (folder / "bed.toml").write_text(render(profile))
     monkeypatch.setenv("HSCONSOLE_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("HSCONSOLE_STATE_DIR", str(tmp_path / "state"))
     return tmp_path
 
 
@@ -50,6 +53,7 @@ def test_a_last_resort_takes_its_word(config: Path, ground: Ground) -> None:
     refused = hsconsole(*words, "--yes")
     assert refused.returncode == 5
     assert "--word 'kill every python'" in refused.stderr
+    assert hsconsole(*words, "--yes", "--word", "kill all pythons").returncode == 5, "not that word"
     assert ground.is_held()
     assert hsconsole(*words, "--word", "kill every python").returncode == 0
     assert not ground.is_held()
@@ -70,3 +74,45 @@ def test_a_stranger_is_named_with_what_to_do(config: Path, ground: Ground) -> No
     assert done.returncode == 5
     assert f"hsconsole server recover --including {pid}" in done.stderr
     assert ground.exists(pid)
+
+
+def audit(where: str) -> list[dict[str, Any]]:
+    """The actions' lines of a log that is whole."""
+    verified = hsconsole("audit", "verify", "--where", where, "--json")
+    assert verified.returncode == 0, verified.stdout
+    shown = json.loads(hsconsole("audit", "show", "--where", where, "--json").stdout)["entries"]
+    return [entry for entry in shown if entry["id"]]
+
+
+def commands(entry: dict[str, Any]) -> list[str]:
+    return [step["command"] for step in entry["data"]["steps"] if step["command"]]
+
+
+def test_both_audit_logs_tell_of_a_recovery(config: Path, ground: Ground) -> None:
+    ground.hold("orphans")
+    document = json.loads(hsconsole("server", "recover", "--yes", "--json").stdout)
+    shown = [step["command"] for step in document["plan"]["steps"] if step["command"]]
+    (begin, end), (begin_there, end_there) = audit("laptop"), audit("container")
+    assert commands(begin) == begin_there["data"]["commands"] == shown
+    assert commands(end) == commands(end_there) == shown
+    assert {entry["id"] for entry in (begin, end, begin_there, end_there)} == {begin["id"]}
+    assert (end["data"]["ok"], end_there["data"]["ok"]) == (True, True)
+    assert f"      $ {shown[-1]}" in hsconsole("audit", "show").stdout
+
+
+def test_a_recovery_that_was_killed_is_told_by_the_other_log(config: Path, ground: Ground) -> None:
+    """The laptop's does not know how it ended, and says so; the agent climbs its ladder to the end and records that."""
+    pid = ground.hold("stubborn")
+    command = [sys.executable, "-m", "console", "--profile", "bed", "server", "recover", "--yes"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as killed:
+        assert killed.stdout is not None
+        assert any(line.startswith("✓ Ask them to end") for line in killed.stdout)
+        killed.kill()
+    assert [entry["kind"] for entry in audit("laptop")] == ["begin"]
+    assert "cut off midway, or still under way" in hsconsole("audit", "show").stdout
+    deadline = time.monotonic() + 60
+    while len(there := audit("container")) < 2:
+        assert time.monotonic() < deadline
+    assert (there[1]["kind"], there[1]["data"]["ok"]) == ("end", True)
+    assert commands(there[1]) == [f"kill -TERM {pid}", f"kill -KILL {pid}"]
+    assert not ground.exists(pid)

@@ -13,9 +13,11 @@ import pytest
 from console.config.profile import Profile
 from console.config.write import render
 from console.operations import gpuholders
+from remote.wire.plan import Check, Verdict
 from remote.wire.telemetry import Gpu, GpuSnapshot
 from tests.bed.container import Ground
 from tests.bed.machines import Bed
+from tests.bed.recovering import recovery
 
 PLACE = "/usr/local/sbin"  # empty on this machine; covered in the host's own mounts alone
 HOST_SMI = """#!/bin/sh
@@ -26,6 +28,10 @@ esac
 """
 IN_USE = GpuSnapshot(0.0, (Gpu(3, "NVIDIA H200", 71 << 30, 141 << 30, uuid="GPU-three"),))
 CONTAINER_SMI = "#!/bin/sh\necho '3, NVIDIA H200, GPU-three, 72704, 143771, 0, 90.1, 40'\n"
+WHILE_THEY_LIVE = """#!/bin/sh
+pgrep -f '^sglang::' >/dev/null && used=72704 || used=0
+echo "3, NVIDIA H200, GPU-three, $used, 143771, 0, 90.1, 40"
+"""
 
 
 class Gpus:
@@ -93,6 +99,21 @@ def test_g04_who_holds_the_memory_is_told(gpus: Gpus, ground: Ground) -> None:
     assert (held["index"], held["used"], len(held["by"])) == (3, 72704 << 20, 2)
     assert set(document["ages"]) == {"server", "gpus", "shm"}
     assert all(0 <= age < 60 for age in document["ages"].values())
+
+
+def test_g04_a_recovery_tells_what_each_orphan_holds(gpus: Gpus, ground: Ground, profile: Profile) -> None:
+    """And afterwards that the memory is free, which the driver says once they are gone."""
+    ground.hold("spawned")
+    ground.sh(f"cat >{PLACE}/nvidia-smi", WHILE_THEY_LIVE)
+    rank = int(ground.sh("pgrep -f '^sglang::scheduler_TP0'"))
+    gpus.held_by(ground.on_host(rank))
+    done = recovery(profile)
+    (line,) = [step.title for step in done.plan.steps if "scheduler_TP0" in step.title]
+    assert line.startswith(f"pid {rank} of root")
+    assert "; holds 70.3 GiB on GPU 3 – ours" in line
+    assert done.planned.count("GiB on GPU") == 1
+    assert done.ok, done.truth
+    assert Check("gpu memory", Verdict.OK, "none in use") in (done.outcome.checks if done.outcome else ())
 
 
 @pytest.mark.usefixtures("_config")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Iterator
 
@@ -11,10 +12,11 @@ import pytest
 
 from console.config.profile import Profile
 from console.errors import ChangedSincePlan, LinkError, Refused
-from console.operations import hostcommands, recover, recovery_plan
+from console.operations import hostcommands, recover, recovery_plan, recovery_ways
 from console.operations.recovery_plan import PYTHONS, RESTART, Wish
+from console.ssh import connection
 from tests.bed.conftest import profile_of
-from tests.bed.container import PORT, Ground
+from tests.bed.container import FREEZERS, PORT, Ground
 from tests.bed.machines import Bed
 from tests.bed.recovering import Recovery, agent_of, recovery
 from tests.bed.rootfs import PLAIN_USER, SUDOER
@@ -182,12 +184,33 @@ def test_f_waits_in_the_kernel(request: pytest.FixtureRequest, profile: Profile,
     assert not ground.is_held()
 
 
-def test_f2_frozen_control_group(request: pytest.FixtureRequest, profile: Profile, ground: Ground) -> None:
-    group = ground.freeze(ground.hold("plain"))
+@pytest.mark.parametrize("version", FREEZERS)
+def test_f2_frozen_control_group(
+    request: pytest.FixtureRequest, profile: Profile, ground: Ground, version: int
+) -> None:
+    """Seen by its state D, or, in the newer control groups, by nothing; there KILL ends it all the same."""
+    group = ground.freeze(ground.hold("plain"), version)
     done = clear(request, profile)
-    assert f"hsconsole {group}/" in done.planned
+    assert version == 2 or f"hsconsole {group}/freezer.state THAWED" in done.ran
     assert done.ok, done.truth
     assert not ground.is_held()
+
+
+def test_f2_the_whole_container_is_frozen(
+    request: pytest.FixtureRequest, profile: Profile, ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in it answers. It is thawed, and nobody in it is ended: a server goes on where it stood."""
+    monkeypatch.setattr(connection, "HANDSHAKE", 2.0)
+    monkeypatch.setattr(recovery_ways, "EXEC", 2.0)
+    pid = ground.hold("plain")
+    ground.freeze_all()
+    done = clear(request, profile)
+    assert done.plan.title == "Thaw container 129, which is frozen as a whole"
+    assert "kill" not in done.planned
+    assert done.ok, done.truth
+    assert ground.exists(pid)
+    assert done.outcome is not None
+    assert "it runs again" in done.outcome.checks[0].found
 
 
 def test_f3_the_container_does_not_stop(
@@ -248,6 +271,110 @@ def test_h_and_no_python_that_would_run_the_agent(
     assert not ground.is_held()
 
 
+def test_h_as_a_user_of_the_host_with_sudo(
+    request: pytest.FixtureRequest, bed: Bed, profile: Profile, ground: Ground
+) -> None:
+    ground.hold("orphans")
+    ground.sh("systemctl stop ssh; chmod a-x /usr/bin/python3*")
+    try:
+        done = clear(request, profile_of(bed, proxmox_user="keeper"))
+    finally:
+        ground.sh("chmod a+x /usr/bin/python3*")
+    assert "sudo -n sh -c" in done.ran, "by the host's own pids"
+    assert "sudo -n pct exec 129 --keep-env=0 -- sh -c 'systemctl restart ssh" in done.ran
+    assert done.ok, done.truth
+    assert not ground.is_held()
+
+
+def test_h_as_a_user_of_the_host_who_may_run_only_pct(
+    request: pytest.FixtureRequest, bed: Bed, profile: Profile, ground: Ground
+) -> None:
+    ground.hold("orphans")
+    ground.sh("systemctl stop ssh")
+    clerk = profile_of(bed, proxmox_user="clerk")
+    with pytest.raises(Refused, match="clerk may run `pct` as root on proxmox, and nothing else"):
+        recovery(clerk, Wish(last=RESTART))
+    done = clear(request, clerk)
+    assert "Not seen from the Proxmox host: clerk may run `pct` as root on proxmox, and nothing else" in done.planned
+    assert "sudo -n pct exec 129 --keep-env=0 -- sh -c 'systemctl restart ssh" in done.ran
+    assert done.ok, done.truth
+    assert not ground.is_held()
+
+
+def test_h_as_a_user_of_the_host_without_sudo(bed: Bed, profile: Profile, ground: Ground) -> None:
+    ground.hold("orphans")
+    ground.sh("systemctl stop ssh")
+    with pytest.raises(LinkError) as refused:
+        recovery(profile_of(bed, proxmox_user="visitor"))
+    assert "visitor@10.129.0.1:22 is not root there, and `sudo -n` does not make it: sudo:" in refused.value.what
+    assert "visitor ALL=(root) NOPASSWD: ALL" in refused.value.remedy
+    assert ground.is_held()
+
+
+def test_pct_knows_no_such_container(bed: Bed, profile: Profile, ground: Ground) -> None:
+    ground.sh("systemctl stop ssh")
+    assert profile.proxmox is not None
+    wrong = msgspec.structs.replace(profile, proxmox=msgspec.structs.replace(profile.proxmox, vmid=130))
+    with pytest.raises((LinkError, Refused)) as refused:
+        recovery(wrong)
+    assert "Configuration file 'nodes/pve/lxc/130.conf' does not exist" in refused.value.what
+
+
+def test_pct_leads_to_another_container(bed: Bed, profile: Profile, ground: Ground) -> None:
+    """Told by the ssh host keys in it: nothing is looked at there, let alone ended."""
+    ground.hold("orphans")
+    key = "/etc/ssh/ssh_host_ed25519_key.pub"
+    ground.sh(f"systemctl stop ssh; cp {key} /root/key; cat >{key}", (bed.folder / "keys/host.pub").read_text())
+    try:
+        with pytest.raises(Refused, match="container 129 on proxmox is not container: its ssh host key") as refused:
+            recovery(profile)
+    finally:
+        ground.sh(f"mv /root/key {key}")
+    assert "Correct proxmox.vmid" in refused.value.remedy
+    assert ground.is_held()
+
+
+def test_pct_says_it_is_not_running(request: pytest.FixtureRequest, profile: Profile, ground: Ground) -> None:
+    assert ground.bed.host("pct", "stop", "129").returncode == 0
+    with pytest.raises(Refused, match="container 129 is not running") as refused:
+        recovery(profile)
+    assert "pct start 129" in refused.value.remedy
+    done = clear(request, profile, Wish(last=RESTART))
+    assert [step.command for step in done.steps if step.command] == ["timeout 60 pct start 129"]
+    assert done.ok, done.truth
+
+
+def test_pct_says_it_is_locked(request: pytest.FixtureRequest, bed: Bed, profile: Profile, ground: Ground) -> None:
+    """A lock hinders no recovery by `pct exec`, only a restart: which says so, and whose turn it is."""
+    config = bed.folder / "etc/pve/lxc/129.conf"
+    before = config.read_text()
+    ground.hold("orphans")
+    config.write_text(f"{before}lock: backup\n")
+    try:
+        restart = clear(request, profile, Wish(last=RESTART))
+        ground.sh("systemctl stop ssh")
+        done = clear(request, profile)
+    finally:
+        config.write_text(before)
+    assert "CT is locked (backup)" in restart.truth
+    assert "Another task of the Proxmox host has the container" in restart.truth
+    assert done.ok, done.truth
+
+
+def test_pct_waits_for_another_task(
+    request: pytest.FixtureRequest, profile: Profile, ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery_plan, "STOP", 2.0)
+    lock = "/run/lock/lxc/pve-config-129.lock"
+    hold = f"mkdir -p /run/lock/lxc; setsid -f flock {lock} sleep 20 >/dev/null 2>&1 </dev/null; sleep 0.3"
+    ground.bed.host("sh", "-c", hold)
+    done = clear(request, profile, Wish(last=RESTART))
+    ground.bed.host("fuser", "-k", lock)
+    assert "trying to acquire lock" in done.truth
+    assert "Another task of the Proxmox host has the container" in done.truth
+    assert not done.ok
+
+
 def test_p01_ipv6_only(request: pytest.FixtureRequest, profile: Profile, ground: Ground) -> None:
     pid = ground.hold("six")
     done = clear(request, msgspec.structs.replace(profile, server=msgspec.structs.replace(profile.server, host="::")))
@@ -289,12 +416,21 @@ def test_only_what_stands_in_the_way_can_be_included(profile: Profile, ground: G
 
 
 def test_last_resort_every_python(request: pytest.FixtureRequest, profile: Profile, ground: Ground) -> None:
-    other = ground.hold("plain", module="ipykernel_launcher", ours=False, port=PORT + 1)
+    """Each is shown before; one that comes after that is not ended."""
+    other = ground.hold("plain", module="ipykernel_launcher", user=PLAIN_USER, ours=False, port=PORT + 1)
     ground.hold("orphans")
-    done = clear(request, profile, Wish(last=PYTHONS))
-    assert done.plan.word == "kill every python"
-    assert done.ok, done.truth
+    with agent_of(profile) as agent:
+        plan = recover.plan(agent, profile, Wish(last=PYTHONS))
+        newcomer = ground.hold("plain", module="ipykernel_launcher", ours=False, port=PORT + 2)
+        outcome = recover.run(agent, profile, plan, lambda step: None)
+    assert plan.word == "kill every python"
+    (line,) = [step.title for step in plan.steps if f"pid {other} " in step.title]
+    assert re.match(rf"pid {other} of {PLAIN_USER}, [\d.]+ s old, state S: python3 -m ipykernel_launcher", line)
+    assert "NOT ours (a Python process), named by you" in line
+    assert f"What pid {other} is doing: it is not ours." in plan.losses
+    assert outcome.ok, outcome
     assert not ground.exists(other)
+    assert ground.exists(newcomer)
 
 
 def test_last_resort_restart(request: pytest.FixtureRequest, profile: Profile, ground: Ground) -> None:

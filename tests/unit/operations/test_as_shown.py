@@ -22,10 +22,10 @@ from console.operations.recovery_ways import Seen
 from console.ssh.connection import Ran
 from console.ssh.pct import pct_exec
 from remote import processes
-from remote.server import find, launch, stop, suspects
+from remote.server import find, launch, proof, stop, suspects
 from remote.server import recover as inside
 from remote.wire import chain
-from remote.wire.plan import Outcome, Plan, StepResult
+from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
 from remote.wire.recovery import PortFacts
 from remote.wire.server import Phase, ProcessInfo
 from tests.unit.patch.conftest import Bench, bench, state
@@ -265,6 +265,15 @@ def test_a_host_that_gives_no_answer_ended_nobody(host: type[HereHost], monkeypa
     assert not outcome.ok
     assert [step.ok for step in steps] == [False, False]
     assert "Cannot allocate memory" in outcome.checks[0].found
+
+
+def test_memory_that_does_not_come_back_is_no_recovery(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspects, "look", lambda target: ((), ()))
+    held = Check("gpu memory", Verdict.BAD, "above what it was before the start: GPU 1: 143.3 GB", "See who uses it.")
+    monkeypatch.setattr(proof, "gpus_back", lambda found: held)
+    outcome = inside.end(stand_in.target, {"processes": [], "as_root": [], "known": []}, lambda _: None)
+    assert not outcome.ok
+    assert held in outcome.checks
 
 
 def test_every_python_and_one_that_came_since(

@@ -10,12 +10,15 @@ import pytest
 
 from console.config.profile import Container, Profile, Proxmox, Server
 from console.errors import Refused
+from console.operations.hostgpus import Holder, HostGpu, HostGpus
 from console.operations.hostview import HostFacts, HostProcess
+from console.operations.recovery_gpus import GpuMemory, by_process
 from console.operations.recovery_plan import PYTHONS, RESTART, Wish, build
 from console.operations.recovery_ways import Seen
 from remote.wire.plan import Plan
 from remote.wire.recovery import PortFacts
 from remote.wire.server import Phase, ProcessInfo
+from remote.wire.telemetry import Gpu, GpuSnapshot
 
 PROFILE = Profile(
     name="kimi",
@@ -54,6 +57,35 @@ def test_ours_are_listed_with_their_ground_and_signalled() -> None:
     assert [step.command for step in plan.steps[1:]] == ["kill -TERM 53", "kill -KILL 53", ""]
     assert plan.basis["processes"] == [[53, 900]]
     assert not plan.word
+
+
+def test_what_each_holds_of_the_gpus() -> None:
+    told = GpuMemory({53: "71.0 GiB on GPU 3"}, {4343: "71.0 GiB on GPU 3"}, ("71.0 GiB on GPU 3",))
+    title = build(Seen(facts(OURS), memory=told), PROFILE, Wish()).steps[0].title
+    assert title.endswith("; holds 0.0.0.0:8000; holds 71.0 GiB on GPU 3 – ours: by record")
+    unknown = GpuMemory(in_use=("71.0 GiB on GPU 3",), problem="the profile names no Proxmox host")
+    plan = build(Seen(facts(OURS), memory=unknown), ALONE, Wish())
+    known = "GPU memory in use: 71.0 GiB on GPU 3; by which process is not known: the profile names no Proxmox host"
+    assert known in plan.notes
+
+
+def test_gpus_are_told_by_the_containers_numbers_and_pids() -> None:
+    """The host numbers both otherwise; another container's GPU is nobody's business here."""
+    process = dataclasses.replace(HOST_OURS, pid=4343, inner=53)
+    other = dataclasses.replace(HOST_OURS, pid=999, inner=None)
+    host = HostGpus(
+        (
+            HostGpu("GPU-a", 5, (Holder(4343, 71 << 30, process), Holder(999, None, other))),
+            HostGpu("GPU-b", 6, (Holder(4343, 2 << 30, process),)),
+            HostGpu("GPU-z", 0, (Holder(1, 1 << 30, None),)),
+        )
+    )
+    seen = GpuSnapshot(0.0, (Gpu(3, memory_used=73 << 30, uuid="GPU-a"), Gpu(0, memory_used=2 << 30, uuid="GPU-b")))
+    told = by_process(seen, host)
+    assert told.inside == {53: "71.0 GiB on GPU 3, 2.0 GiB on GPU 0"}
+    assert told.outside == {4343: "71.0 GiB on GPU 3, 2.0 GiB on GPU 0", 999: "memory on GPU 3"}
+    assert told.in_use == ("73.0 GiB on GPU 3", "2.0 GiB on GPU 0")
+    assert not told.problem
 
 
 def test_strangers_are_left_alone_and_known() -> None:

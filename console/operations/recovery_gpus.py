@@ -1,0 +1,48 @@
+"""What each process holds of the GPUs: the container's view says how much is in use, the Proxmox host's by whom.
+
+Only to be told: nobody is ended by what is found here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from console.operations import gpuholders
+from console.operations.hostgpus import HostGpus
+from remote.wire.telemetry import GpuSnapshot
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuMemory:
+    """By pid in the container, and by the host's pid, in words: `71.0 GiB on GPU 3`.
+
+    in_use: the GPUs with memory in use. problem: why it isn't known by process; empty when it is.
+    """
+
+    inside: dict[int, str] = dataclasses.field(default_factory=dict)
+    outside: dict[int, str] = dataclasses.field(default_factory=dict)
+    in_use: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def used(seen: GpuSnapshot) -> tuple[str, ...]:
+    return tuple(_words(gpu.memory_used, gpu.index) for gpu in gpuholders.in_use(seen))
+
+
+def by_process(seen: GpuSnapshot, host: HostGpus) -> GpuMemory:
+    """GPUs by their ids, numbered as in the container; processes by the host's pid, the kernel tells the other one."""
+    parts: dict[int, list[str]] = {}
+    inner: dict[int, int] = {}
+    index = {uuid: gpu.index for gpu in seen.gpus for uuid in (gpu.uuid, *(part.uuid for part in gpu.mig or ()))}
+    for gpu in host.gpus:
+        for holder in gpu.holders if gpu.uuid in index else ():
+            parts.setdefault(holder.pid, []).append(_words(holder.used, index[gpu.uuid]))
+            if holder.process is not None and holder.process.inner is not None:
+                inner[holder.pid] = holder.process.inner
+    told = {pid: ", ".join(words) for pid, words in parts.items()}
+    problem = host.problem or ("" if told else "the Proxmox host's driver lists no process")
+    return GpuMemory({inner[pid]: words for pid, words in told.items() if pid in inner}, told, used(seen), problem)
+
+
+def _words(count: int | None, index: int) -> str:
+    return f"{'memory' if count is None else f'{count / gpuholders.GIB:.1f} GiB'} on GPU {index}"
