@@ -7,7 +7,7 @@ from typing import Any
 
 from console import audit
 from console.config.profile import Profile
-from console.errors import OperatorError, Refused
+from console.errors import ChangedSincePlan, OperatorError, Refused
 from console.operations import fate, gpuholders, hostcommands, recovery_words
 from console.operations.calls import Agent, OnStep, refuse_read_only, server_state
 from console.operations.fate import Wait
@@ -43,7 +43,8 @@ def plan(agent: Agent | None, profile: Profile, wish: Wish = DEFAULT) -> Plan:
 def run(agent: Agent | None, profile: Profile, confirmed: Plan, on_step: OnStep, wait: Wait | None = None) -> Outcome:
     """Run a plan that the operator has seen. Each process is told by pid and start time right before its signal.
 
-    Raises ChangedSincePlan when there is somebody in the way whom the plan did not know.
+    Raises ChangedSincePlan when there is somebody in the way whom the plan did not know, or the container that it was
+    to restart is not the one that ran; Refused, naming who does, when another recovers, starts or stops it right now.
     """
     refuse_read_only(profile)
     agent = agent if confirmed.basis["way"] == "link" else None  # a link that gave no answer would take its time again
@@ -67,6 +68,7 @@ def _carry_out(ways: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Ticke
     ways.open()
     checks += _end_inside(ways, basis, on_step, ticket)
     if basis["restart"]:
+        _same_container(ways, basis["container"])
         checks = _restart(ways, basis["restart"], on_step)
     elif basis["sshd"]:
         checks.append(_restart_sshd(ways, basis["sshd"], on_step))
@@ -145,6 +147,15 @@ def _host_step(host: ProxmoxHost, title: str, line: str, on_step: OnStep) -> boo
     ok = not ran.err.strip()
     on_step(StepResult(title, ok, "" if ok else said(ran), time.monotonic() - began, line))
     return ok
+
+
+def _same_container(ways: Ways, known: list[Any] | None) -> None:
+    """Still the run of the container that the plan is of, as far as the host could tell: else somebody was first."""
+    seen = ways.host.look(ways.profile.server.port) if known is not None else None
+    if seen is None or [seen.init, seen.namespace] == known:
+        return
+    vmid, became = ways.host.proxmox.vmid, "was stopped" if seen.init is None else "was started"
+    raise ChangedSincePlan(f"container {vmid} {became} since the plan", "Plan the recovery again.")
 
 
 def _restart(ways: Ways, lines: list[list[str]], on_step: OnStep) -> list[Check]:

@@ -268,7 +268,7 @@ def _basis(
     """thaw, host, pct, restart, sshd: lines for the host. processes, as_root, known: pid and start time of each.
 
     host, pct: by signal, "0" being the look in between; empty where there is nobody to signal. way: the one seen by.
-    whole: the container as a whole is thawed.
+    whole: the container as a whole is thawed. container: by what the host knows this run of it, None if it can't tell.
     """
     prefix, facts = seen.prefix or "", seen.facts
     sshd = seen.sshd_dead and wish.last != RESTART
@@ -283,6 +283,7 @@ def _basis(
         "sudo": facts.as_root if facts else "",
         "known": _identities(facts.processes if facts else ()),
         "restart": _restart(seen, profile, prefix) if wish.last == RESTART else [],
+        "container": [seen.host.init, seen.host.namespace] if seen.host else None,
         "sshd": prefix + pct_exec(_vmid(profile), "sh", "-c", hostcommands.RESTART_SSHD) if sshd else "",
     }
 

@@ -14,7 +14,7 @@ import pytest
 
 from console import audit
 from console.config.profile import Container, Dump, Profile, Proxmox, Server
-from console.errors import LinkError
+from console.errors import ChangedSincePlan, LinkError
 from console.operations import recover, recovery_ways
 from console.operations.hostview import HostFacts, HostProcess
 from console.operations.recovery_plan import RESTART, Wish, build
@@ -240,6 +240,24 @@ def test_a_restart(host: type[HereHost]) -> None:
     assert outcome.ok, outcome
     assert changing(host) == shown(plan) == ["timeout 60 pct stop 129", "timeout 60 pct start 129"]
     assert_as_shown(plan, steps, all_of_it=True)
+
+
+@pytest.mark.parametrize(
+    ("planned", "now", "says"),
+    [
+        (HostFacts(20, namespace="pid:[7]"), HostFacts(31, namespace="pid:[8]"), "was started since the plan"),
+        (HostFacts(20, namespace="pid:[7]"), HostFacts(None), "was stopped since the plan"),
+        (HostFacts(None), HostFacts(31, namespace="pid:[8]"), "was started since the plan"),
+    ],
+)
+def test_what_another_has_restarted_is_not_restarted_again(
+    host: type[HereHost], planned: HostFacts, now: HostFacts, says: str
+) -> None:
+    plan = build(Seen(None, planned, "host", no_inside="no word", prefix=""), profile(), Wish(last=RESTART))
+    host.facts = now
+    with pytest.raises(ChangedSincePlan, match=says):
+        run(plan)
+    assert not [line for line in host.lines if "pct st" in line]
 
 
 def test_a_pid_that_is_anothers_by_now_is_not_signalled(
