@@ -39,7 +39,6 @@ class Ground:
         self.bed = bed
         self._hung = False
         self._frozen: Path | None = None
-        self._whole = False
         self._outside: list[int] = []
         for source, module in MODULES:
             self.sh(f"mkdir -p {OPT}/sglang && cat >{OPT}/{module}.py", (SOURCES / f"{source}.py").read_text())
@@ -115,26 +114,26 @@ class Ground:
             self.bed.host("sh", "-c", "kill -9 $(pgrep -f '^python3 /opt/bed/hungfs.py')")
             self.bed.inside("umount", "-l", "/mnt/hung")
 
-    def freeze_all(self) -> None:
-        """The container as a whole, as a backup of the Proxmox host's does for a moment."""
-        assert self.bed.host("lxc-freeze", "-n", "129").returncode == 0
-        self._whole = True
-
     def freeze(self, pid: int, version: int) -> Path:
         """Put a holder into a control group of the host's, inside of a frozen one; returns the frozen one's folder."""
         group = FREEZERS[version] / f"{self.bed.name}.frozen"
+        done = self.bed.host("sh", "-c", f"mkdir -p {group}/x && echo {self.on_host(pid)} >{group}/x/cgroup.procs")
+        assert done.returncode == 0, done.stderr
+        return self._freeze(group, version)
+
+    def freeze_all(self, version: int) -> Path:
+        """The container as a whole, as a backup of the Proxmox host's does for a moment; returns its group's folder."""
+        return self._freeze(FREEZERS[version] / f"{self.bed.name}.container", version)
+
+    def _freeze(self, group: Path, version: int) -> Path:
         state = "echo FROZEN >freezer.state" if version == 1 else "echo 1 >cgroup.freeze"
-        script = f"mkdir -p {group}/x && cd {group} && echo {self.on_host(pid)} >x/cgroup.procs && {state}"
-        done = self.bed.host("sh", "-c", script)
+        done = self.bed.host("sh", "-c", f"cd {group} && {state}")
         assert done.returncode == 0, done.stderr
         self._frozen = group
         time.sleep(0.3)
         return group
 
     def thaw(self) -> None:
-        if self._whole:
-            self._whole = False
-            self.bed.host("lxc-unfreeze", "-n", "129")
         if self._frozen is not None:
             thaw = "[ -e freezer.state ] && echo THAWED >freezer.state; [ -e cgroup.freeze ] && echo 0 >cgroup.freeze"
             self.bed.host("sh", "-c", f"cd {self._frozen} && {{ {thaw}; }}")

@@ -35,11 +35,12 @@ def named(title: str) -> None:
     Path("/proc/self/comm").write_text(title[:15])
 
 
-def listen(port: int, *, six: bool = False) -> socket.socket:
+def listen(port: int, *, six: bool = False, alone: bool = True) -> socket.socket:
+    """six: on `[::]`, and, unless alone, for IPv4 too by the same socket."""
     sock = socket.socket(socket.AF_INET6 if six else socket.AF_INET)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if six:
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(alone))
     sock.bind(("::" if six else "0.0.0.0", port))
     sock.listen(64)
     return sock
@@ -71,6 +72,12 @@ def plain(port: int) -> None:
 
 def six(port: int) -> None:
     sock = listen(port, six=True)
+    rest()
+    sock.close()
+
+
+def both(port: int) -> None:
+    sock = listen(port, six=True, alone=False)
     rest()
     sock.close()
 
@@ -162,7 +169,7 @@ def time_wait(port: int) -> None:
 WAYS = {
     function.__name__: function
     for function in (
-        *(plain, six, stubborn, titled, orphans, spawned, zombie),
+        *(plain, six, both, stubborn, titled, orphans, spawned, zombie),
         *(dead_leader, hung, hung_thread, time_wait),
     )
 }

@@ -80,6 +80,8 @@ def recovery(profile: Profile, wish: Wish | None = None) -> Recovery:
         with lines_of_the_host() as lines:
             outcome = recover.run(agent, profile, plan, steps.append) if plan.needed else None
         done = Recovery(plan, outcome, steps, time.monotonic() - began)
+    if outcome is not None:  # docs/recovery.md has them, by `pytest -rP`
+        print(f"{done.seconds:.1f} s from the call to the end of the second look")
     assert_as_shown(done, lines)
     return done
 

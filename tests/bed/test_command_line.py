@@ -100,14 +100,18 @@ def test_both_audit_logs_tell_of_a_recovery(config: Path, ground: Ground) -> Non
     assert f"      $ {shown[-1]}" in hsconsole("audit", "show").stdout
 
 
-def test_a_recovery_that_was_killed_is_told_by_the_other_log(config: Path, ground: Ground) -> None:
+@pytest.mark.parametrize("way", ["link", "pct"])
+def test_a_recovery_that_was_killed_is_told_by_the_other_log(config: Path, ground: Ground, way: str) -> None:
     """The laptop's does not know how it ended, and says so; the agent climbs its ladder to the end and records that."""
     pid = ground.hold("stubborn")
+    if way == "pct":
+        ground.sh("systemctl stop ssh")
     command = [sys.executable, "-m", "console", "--profile", "bed", "server", "recover", "--yes"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as killed:
         assert killed.stdout is not None
         assert any(line.startswith("✓ Ask them to end") for line in killed.stdout)
         killed.kill()
+    ground.sh("systemctl start ssh")
     assert [entry["kind"] for entry in audit("laptop")] == ["begin"]
     assert "cut off midway, or still under way" in hsconsole("audit", "show").stdout
     deadline = time.monotonic() + 60
