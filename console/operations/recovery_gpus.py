@@ -1,15 +1,23 @@
 """What each process holds of the GPUs: the container's view says how much is in use, the Proxmox host's by whom.
 
-Only to be told: nobody is ended by what is found here.
+Only to be told: nobody is ended by what is found here, and no recovery waits long for it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import queue
+import threading
 
+from console.config.profile import Profile
+from console.errors import OperatorError
 from console.operations import gpuholders
+from console.operations.calls import Agent, gpus
 from console.operations.hostgpus import HostGpus
+from console.operations.proxmox import ProxmoxHost
 from remote.wire.telemetry import GpuSnapshot
+
+PATIENCE = 4.0  # seconds; who waits in the driver, and is to be ended, may have it hang for all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +31,34 @@ class GpuMemory:
     outside: dict[int, str] = dataclasses.field(default_factory=dict)
     in_use: tuple[str, ...] = ()
     problem: str = ""
+
+
+def ask(agent: Agent, profile: Profile) -> GpuMemory:
+    """The host is asked only where memory is in use. What can't be known in time is the problem it tells."""
+    answer: queue.SimpleQueue[GpuMemory] = queue.SimpleQueue()
+    work = threading.Thread(target=lambda: answer.put(_ask(agent, profile)), name="gpu memory", daemon=True)
+    work.start()
+    try:
+        return answer.get(timeout=PATIENCE)
+    except queue.Empty:
+        return GpuMemory(problem=f"no answer in {PATIENCE:.0f} s, from the driver or the Proxmox host")
+
+
+def _ask(agent: Agent, profile: Profile) -> GpuMemory:
+    try:
+        seen = gpus(agent)
+    except OperatorError as error:
+        return GpuMemory(problem=error.what)
+    in_use = used(seen)
+    if not in_use:
+        return GpuMemory(problem=seen.problem)
+    if profile.proxmox is None:
+        return GpuMemory(in_use=in_use, problem="the profile names no Proxmox host")
+    try:
+        with ProxmoxHost(profile.proxmox) as host:  # not the recovery's own line, which must not wait for this
+            return by_process(seen, host.gpus())
+    except OperatorError as error:
+        return GpuMemory(in_use=in_use, problem=error.what)
 
 
 def used(seen: GpuSnapshot) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from console.client import AgentClient
 from console.config.profile import Profile
 from console.errors import HostKeyChanged, LinkError, NoAnswer, OperatorError, Refused
 from console.operations import recovery_gpus
-from console.operations.calls import Agent, gpus
+from console.operations.calls import Agent
 from console.operations.fate import Wait
 from console.operations.hostview import HostFacts
 from console.operations.proxmox import ProxmoxHost
@@ -175,20 +175,10 @@ class Ways:
             return None, error
 
     def _gpu_memory(self, facts: PortFacts | None) -> GpuMemory:
-        """Who holds what of the GPUs, where there is somebody to end; the host is asked only where memory is in use."""
+        """Who holds what of the GPUs, where there is somebody to end."""
         if facts is None or not facts.processes or self.agent is None:
             return GpuMemory()
-        try:
-            seen = gpus(self.agent)
-        except OperatorError as error:
-            return GpuMemory(problem=error.what)
-        in_use = recovery_gpus.used(seen)
-        if not in_use:
-            return GpuMemory(problem=seen.problem)
-        try:
-            return recovery_gpus.by_process(seen, self.host.gpus())
-        except OperatorError as error:
-            return GpuMemory(in_use=in_use, problem=error.what)
+        return recovery_gpus.ask(self.agent, self.profile)
 
     def _sshd_dead(self) -> bool:
         if self.way == "link" or not self._exec_works:
