@@ -45,7 +45,10 @@ def run(target: Target, emit: Callable[[StepResult], None], cancelled: Optional[
 
 
 class _Cancelled(Exception):
-    pass
+    def __init__(self, cut: str = "") -> None:
+        """cut: rid of a request that was not waited for."""
+        super().__init__(cut)
+        self.cut = cut
 
 
 class _Run:
@@ -58,7 +61,6 @@ class _Run:
         self._started = self._lap = time.monotonic()
         self._checks: list[Check] = []
         self._asked: list[Asked] = []
-        self._began = time.time()
 
     def run(self) -> Canary:
         prompt, other = self._prompts()
@@ -76,12 +78,12 @@ class _Run:
                 self._add(copies.check(self._numpy, again.states) if again.states else _not_made(ranks.NAME, again))
                 self._add(self._log_check(prefilled, following))
             self._add(convention.check(first.version, self._target.eagle_layer_ids, self._target.layers))
-        except _Cancelled:
+        except _Cancelled as end:
             self._stopped = True
-            answered = [asked for asked in self._asked if asked.number is not None]
-            found = f"ended by the operator after {len(answered)} of {_REQUESTS} requests"
-            for cut in (asked for asked in self._asked if asked.number is None):
-                found += f"; the one under way was cut off, and its dump may still come (rid {cut.rid})"
+            answered = len(self._asked) - bool(end.cut)
+            found = f"cancelled after {answered} of {_REQUESTS} requests"
+            if end.cut:
+                found += f"; the one under way was cut off, and its dump may still come (rid {end.cut})"
             self._add(Check("cancelled", Verdict.UNKNOWN, found, "Run it again: without its end it says nothing."))
         return self._result(copies)
 
@@ -119,7 +121,7 @@ class _Run:
             asked = Asked(ids, rid, checks=[died])
         self._asked.append(asked)
         if asked.number is None and self._cancelled.is_set():
-            raise _Cancelled  # it was cut off, which is no fault of the server's
+            raise _Cancelled(rid)  # which is no fault of the server's
         self._add(_dumped(title, asked))
         return asked
 
