@@ -24,6 +24,7 @@ import numpy as np
 from remote.dumps import calibration, verify, watch
 from remote.dumps.examine import examine
 from remote.dumps.norms import Norms
+from remote.telemetry import shm
 from remote.wire.dumps import Level
 from tests import dumpfaults
 from tests.dumpfolder import dump
@@ -31,6 +32,7 @@ from tests.dumpfolder import dump
 SMALL, SMALL_TOKENS = 3000, 10  # dumps; × 7168 columns in bfloat16 as in the forerunner's record
 LARGE, LARGE_TOKENS, TRIES = 12, 1000, 8
 MANY = 100_000
+SETTLING, WATCHED = 5.0, 10.0  # seconds
 COLUMNS = 7168
 CORES = len(os.sched_getaffinity(0))
 Row = tuple[str, str, str, str]  # what, by wall clock, by processor time, wanted
@@ -151,11 +153,52 @@ def listing() -> Iterator[Row]:
             yield what, f"{seconds.wall:.2f} s", f"{seconds.processor * CORES:.2f} s", ""
 
 
+def watching() -> Iterator[Row]:
+    """What the agent's two watches of the folder take, at rest and while dumps come and a consumer takes others."""
+    for count in (1000, MANY):
+        with folder() as place:
+            first = dump(place, 0, ids=range(SMALL_TOKENS))
+            for number in range(1, count):
+                if number >= count - 1000:
+                    shutil.copytree(first, place / f"req_{number}")
+                else:
+                    (place / f"req_{number}").mkdir()
+                    (place / f"req_{number}" / "done").touch()
+            for a_second in (0, 10):
+                spent = _watched(place, count + 1000 * a_second, a_second)
+                yield f"watching {count:,} dumps, {a_second} new and {a_second} taken a second", "", spent, ""
+
+
+def _watched(place: Path, number: int, a_second: int) -> str:
+    cancelled = threading.Event()
+    threads = [
+        threading.Thread(target=watch.watch, args=(str(place), 1000, lambda _: None, cancelled)),
+        threading.Thread(target=shm.watch, args=(str(place), lambda _: None, cancelled)),
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(SETTLING)
+    began, own, end = time.process_time(), time.thread_time(), time.monotonic() + WATCHED
+    while time.monotonic() < end:
+        if a_second:
+            shutil.copytree(place / "req_0", place / f"req_{number}")
+            taken = place / f"req_{number - 5}"
+            if taken.exists():
+                shutil.rmtree(taken)
+            number += 1
+        time.sleep(1 / (a_second or 1))
+    spent = time.process_time() - began - (time.thread_time() - own)
+    cancelled.set()
+    for thread in threads:
+        thread.join()
+    return f"{1000 * spent / WATCHED:.0f} ms/s"
+
+
 def main() -> None:
     machine = f"{platform.machine()}, {CORES} cores, load {os.getloadavg()[0]:.1f}"
     print(f"{machine}, Python {platform.python_version()}, numpy {np.__version__}")
     print(f"{'':<60} {'wall':>18} {'unshared':>18}")
-    for part in (structure, content, listing):
+    for part in (structure, content, listing, watching):
         for what, wall, processor, wanted in part():
             print(f"{what:<60} {wall:>18} {processor:>18} {wanted:>10}", flush=True)
 

@@ -7,6 +7,7 @@ dumps are only counted.
 
 from __future__ import annotations
 
+import bisect
 import collections
 import heapq
 import itertools
@@ -26,6 +27,7 @@ from .rates import WINDOW_S, Rates
 EXAMINED = 1000
 NAMED_ODD = 20  # odd names that are told, beside their number
 RECHECK_S = 5.0  # a partial dump may go on
+_MANY = 1000  # numbers that go at once; so many are sorted out rather than taken out one by one
 _BAD = (DumpState.PARTIAL, DumpState.CORRUPT, DumpState.ERROR)
 
 
@@ -46,6 +48,7 @@ class Catalog:
         self._folder = Folder(path)
         self._first = True
         self._names: dict[int, str] = {}
+        self._order: list[int] = []  # the numbers of those names, ascending
         self._odd: set[str] = set()
         self._given = 0
         self._quiet: dict[int, _Quiet] = {}
@@ -58,11 +61,11 @@ class Catalog:
     def refresh(self) -> None:
         """Take in what changed. Raises OSError, Replaced."""
         changes = self._folder.changes()
-        for name in changes.removed:
-            self._drop(name)
+        self._leave([number for number in map(self._drop, changes.removed) if number is not None])
         added = {number for number in map(self._add, changes.added) if number is not None}
+        self._enter(added)
         if changes.added or changes.removed or self._first:
-            self._slide(added, bool(changes.removed))
+            self._slide()
             self._given = max(self._given, _counter(self._path), max(added, default=-1) + 1)
         finished = self._examine(list(self.rows) if self._first else {*added, *self._unfinished()})
         while self._unread():
@@ -101,11 +104,28 @@ class Catalog:
         self._names[number] = name
         return number
 
-    def _drop(self, name: str) -> None:
+    def _enter(self, numbers: Iterable[int]) -> None:
+        """Into the order; most are the newest."""
+        for number in sorted(numbers):
+            at = bisect.bisect_left(self._order, number)
+            if self._order[at : at + 1] != [number]:
+                self._order.insert(at, number)
+
+    def _leave(self, numbers: list[int]) -> None:
+        if len(numbers) > _MANY:
+            self._order = sorted(self._names)
+            return
+        for number in numbers:
+            del self._order[bisect.bisect_left(self._order, number)]
+
+    def _drop(self, name: str) -> Optional[int]:
+        """The number whose dump that was, which is forgotten."""
         self._odd.discard(name)
         number = rows.number_of(name)
-        if number is not None and self._names.get(number) == name:
-            self._forget(number)
+        if number is None or self._names.get(number) != name:
+            return None
+        self._forget(number)
+        return number
 
     def _forget(self, number: int) -> None:
         self._names.pop(number, None)
@@ -113,12 +133,10 @@ class Catalog:
         self._touched.add(number)
         self._quiet.pop(number, None)
 
-    def _slide(self, added: Iterable[int], shrunk: bool) -> None:
+    def _slide(self) -> None:
         """Move the window of rows to the newest numbers."""
-        candidates = self._names if shrunk or self._first else {*self.rows, *added}
-        newest = heapq.nlargest(self._last, candidates)
         before = self.rows
-        self.rows = {number: before.get(number, _UNREAD) for number in newest}
+        self.rows = {number: before.get(number, _UNREAD) for number in reversed(self._order[-self._last :])}
         gone = before.keys() - self.rows.keys()
         self._touched |= gone
         for number in gone:
@@ -152,7 +170,7 @@ class Catalog:
             self.rows[number] = row
             self._touched.add(number)
         if len(self._odd) != odd:
-            self._slide((), shrunk=True)
+            self._slide()
         return finished
 
     def _row(self, number: int) -> Optional[DumpRow]:
@@ -165,6 +183,7 @@ class Catalog:
             row = rows.examine(self._path, f"req_{number}")  # renamed just now
         if row is None:
             self._forget(number)
+            self._leave([number])
             self._odd.add(name)
             return None
         if row.state not in (DumpState.WRITING, DumpState.PARTIAL):
