@@ -20,9 +20,8 @@ import platformdirs
 from console.config.profile import Profile
 from console.errors import OperatorError
 from remote.wire import journal
-from remote.wire.audit import AuditError, Entry, Ticket, bounded, new_id, now
-from remote.wire.codec import encode
-from remote.wire.masking import mask_json, mask_text, secrets_of
+from remote.wire.audit import AuditError, Entry, Ticket, new_id, now, told
+from remote.wire.masking import mask_text, secrets_of
 from remote.wire.plan import Plan, StepResult
 
 T = TypeVar("T")
@@ -86,9 +85,14 @@ class _Log:
         self._secrets = secrets_of(profile.server.flags, profile.server.env)
 
     def write(self, kind: str, data: dict[str, Any]) -> None:
-        told = bounded(mask_json(encode(data), self._secrets))
         entry = Entry(
-            kind, now(), id=self.id, action=self._action, who=operator(), profile=self._profile.name, data=told
+            kind,
+            now(),
+            id=self.id,
+            action=self._action,
+            who=operator(),
+            profile=self._profile.name,
+            data=told(data, self._secrets),
         )
         try:
             journal.append(str(path_of(self._profile.name)), entry)

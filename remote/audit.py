@@ -10,10 +10,10 @@ from remote import processes
 from remote.server.record import boot_id, who
 from remote.statedir import state_dir
 from remote.wire import chain, journal
-from remote.wire.audit import Became, ChainReport, Entries, Entry, Fate, Ticket, bounded, new_id, now
-from remote.wire.codec import decode, encode
+from remote.wire.audit import Became, ChainReport, Entries, Entry, Fate, Ticket, new_id, now, told
+from remote.wire.codec import decode
 from remote.wire.errors import ErrorReport, OperatorError, Refused
-from remote.wire.masking import mask_json, secrets_of
+from remote.wire.masking import secrets_of
 from remote.wire.plan import StepResult
 from remote.wire.target import Target
 
@@ -97,8 +97,8 @@ def record(
         log.refuse_void()
         result = work(keep)
     except BaseException as error:
-        told = error.report() if isinstance(error, OperatorError) else _fault(error)
-        log.write("end", {"ok": False, "error": told, "steps": steps, "seconds": time.monotonic() - began})
+        report = error.report() if isinstance(error, OperatorError) else _fault(error)
+        log.write("end", {"ok": False, "error": report, "steps": steps, "seconds": time.monotonic() - began})
         raise
     ended = {"ok": getattr(result, "ok", None), "result": result, "steps": steps}
     log.write("end", {**ended, "seconds": time.monotonic() - began})
@@ -128,8 +128,15 @@ class _Log:
         ticket = self._ticket
         if kind == "begin":
             data = {"operator": ticket.operator, "commands": ticket.commands, **data}
-        told = bounded(mask_json(encode(data), self._secrets))
-        entry = Entry(kind, now(), id=ticket.id, action=self._action, who=who(), profile=ticket.profile, data=told)
+        entry = Entry(
+            kind,
+            now(),
+            id=ticket.id,
+            action=self._action,
+            who=who(),
+            profile=ticket.profile,
+            data=told(data, self._secrets),
+        )
         try:
             journal.append(path(), entry)
         except OperatorError as error:  # also when there is no place for any record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import traceback
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
+from console.config import load
 from console.errors import OperatorError
 from remote.wire.masking import mask_text, secrets_of
 
@@ -21,7 +23,7 @@ class Crash(OperatorError):
 
 def crash(error: BaseException) -> Crash:
     """Write the traceback of `error`, free of secrets, where it can be sent from; returns what to tell of it."""
-    secrets = secrets_of((), os.environ)
+    secrets = _secrets()
     text = mask_text("".join(traceback.format_exception(error)), secrets)
     try:
         folder = Path(platformdirs.user_log_dir("hsconsole"))
@@ -33,3 +35,14 @@ def crash(error: BaseException) -> Crash:
     except OSError as failure:
         where = f"The details could not be written ({failure.strerror})."
     return Crash(mask_text(f"{type(error).__name__}: {error}", secrets), where)
+
+
+def _secrets() -> tuple[str, ...]:
+    """Of the operator's environment, and of every profile: whichever was in use."""
+    found = set(secrets_of((), os.environ))
+    with contextlib.suppress(Exception):
+        for name in load.names():
+            with contextlib.suppress(Exception):  # it can't be used, so it was not
+                server = load.load(name).server
+                found.update(secrets_of(server.flags, server.env))
+    return tuple(sorted(found, key=len, reverse=True))

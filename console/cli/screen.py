@@ -35,7 +35,10 @@ def need_terminal(otherwise: str) -> None:
 
 
 def open_profile(profile: Profile, hint: str = "") -> None:
-    """Draw the screen for `profile` until the operator quits. Raises SystemExit with 128 + n when signal n ended it."""
+    """Draw the screen for `profile` until the operator quits. Raises SystemExit with 128 + n when signal n ended it.
+
+    What went wrong in the screen itself is raised when the terminal is as it was.
+    """
     need_terminal("`hsconsole status` says the same without a screen.")
     from console.link import Link
     from console.tui.app import HsConsoleApp
@@ -47,6 +50,8 @@ def open_profile(profile: Profile, hint: str = "") -> None:
     finally:
         for number, handler in before:  # the loop leaves the defaults behind
             signal.signal(number, handler)
+    if app.fault is not None:
+        raise app.fault
     if app.return_code:
         sys.exit(app.return_code)
 

@@ -12,6 +12,7 @@ from textual import constants, on, work
 from textual.app import App
 from textual.css.query import NoMatches
 from textual.message import Message
+from textual.worker import WorkerFailed
 
 from console.actions import BY_ID
 from console.config.profile import Profile
@@ -110,6 +111,15 @@ class HsConsoleApp(App[None]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.defaults(self.current_theme.dark)
+
+    @property
+    def fault(self) -> BaseException | None:
+        """What the screen ended by, unless by the operator."""
+        return self._exception.error if isinstance(self._exception, WorkerFailed) else self._exception
+
+    def _fatal_error(self) -> None:
+        """Leave. Textual's own way would print a traceback with all locals: an operator gets none, and no secrets."""
+        self._close_messages_no_wait()
 
     def on_mount(self) -> None:
         for theme in (themes.DARK, themes.LIGHT, themes.MONO):

@@ -16,6 +16,8 @@ from remote.server.record import Record
 from remote.statedir import state_dir
 from remote.wire.codec import decode
 from remote.wire.errors import WireError
+from remote.wire.masking import mask_text, secrets_of
+from remote.wire.target import Target
 
 LOG_END = 256 * 1024  # bytes of the log that are looked at
 BEFORE, AFTER = 60.0, 5.0  # seconds around the end in which the kernel's words are about it
@@ -51,14 +53,15 @@ def read(record: Record) -> Optional[Exit]:
     return ended if Identity(ended.pid, ended.start_ticks) == record.identity and math.isfinite(ended.at) else None
 
 
-def cause(record: Record) -> Death:
-    """Why the server of `record`, which is gone, died."""
+def cause(record: Record, target: Target) -> Death:
+    """Why the server of `record`, which is gone, died; secrets masked, for SGLang quotes the flags that it refuses."""
     ended = read(record)
     try:
         lines = log.last_lines(record.log, most_bytes=LOG_END)
     except OSError:
         lines = []
-    return causes.find(lines, traces(record, ended))
+    found = causes.find(lines, traces(record, ended))
+    return found._replace(what=mask_text(found.what, secrets_of(target.flags, target.env)))
 
 
 def traces(record: Record, ended: Optional[Exit]) -> list[str]:

@@ -145,7 +145,7 @@ def _second_look(target: Target, started: record.Record, step: OnStep) -> Outcom
     checks = (
         Check("process", Verdict.OK, f"pid {started.pid} lives, session {process.session}")
         if process
-        else _gone(started),
+        else _gone(started, target),
         Check("log", Verdict.OK, f"{started.log}: {len(lines)} lines")
         if lines
         else Check("log", Verdict.BAD, f"{started.log}: nothing"),
@@ -155,8 +155,8 @@ def _second_look(target: Target, started: record.Record, step: OnStep) -> Outcom
     return Outcome(ACTION, ok, _summary(target, process is not None), checks)
 
 
-def _gone(started: record.Record) -> Check:
-    death = exits.cause(started)
+def _gone(started: record.Record, target: Target) -> Check:
+    death = exits.cause(started, target)
     return Check("process", Verdict.BAD, f"pid {started.pid} is gone. {death.what}", death.remedy)
 
 

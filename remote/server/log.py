@@ -11,11 +11,12 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Optional
 
 from remote.server import record
 from remote.server.lines import Splitter
+from remote.wire.masking import mask_text, secrets_of
 from remote.wire.server import LogLines
 from remote.wire.target import Target
 
@@ -42,10 +43,10 @@ def path_of(target: Target) -> str:
 
 
 def tail(target: Target, lines: int) -> LogLines:
-    """The last `lines` lines, from the last MiB. `note` says why there are none."""
+    """The last `lines` lines, from the last MiB, secrets masked. `note` says why there are none."""
     path = path_of(target)
     try:
-        return LogLines(tuple(last_lines(path, lines)), path)
+        return LogLines(_told(target, last_lines(path, lines)), path)
     except OSError as error:
         return LogLines((), path, note=f"no log: {error.strerror}")
 
@@ -81,16 +82,28 @@ def follow(
     """Send the last `lines` lines, then new ones as they come, until `cancelled`; at most 500 a quarter second.
 
     after: the place of the last lines that are known from before: of those behind it, the last are sent.
+
+    Secrets are masked.
     """
     follower = Follower(path_of(target))
+
+    def send(chunk: LogLines) -> None:
+        emit(dataclasses.replace(chunk, lines=_told(target, chunk.lines)))
+
     try:
-        emit(follower.begin(lines, after))
+        send(follower.begin(lines, after))
         while not cancelled.wait(TICK):
             news = follower.look()
             if news.lines or news.note or news.skipped:
-                emit(news)
+                send(news)
     finally:
         follower.close()
+
+
+def _told(target: Target, lines: Iterable[str]) -> tuple[str, ...]:
+    """SGLang writes its whole command line into its log, and refuses flags with their values."""
+    known = secrets_of(target.flags, target.env)
+    return tuple(mask_text(line, known) for line in lines)
 
 
 class Follower:

@@ -164,7 +164,7 @@ class Observer:
 
     def _absent(self, found: Found) -> ServerState:
         record = found.record
-        death = exits.cause(record) if record is not None and record.stopped is None else None
+        death = exits.cause(record, self.target) if record is not None and record.stopped is None else None
         why: dict[str, Any] = {"cause": death.what, "remedy": death.remedy} if death else {}
         if ports.listeners(self.target.port) and not ports.is_free(self.target.host, self.target.port):
             holders = ports.holders(self.target.port)

@@ -13,10 +13,12 @@ import enum
 import hashlib
 import json
 import uuid
+from collections.abc import Collection
 from typing import Any, Optional
 
 from .codec import decode, encode
 from .errors import ErrorReport, OperatorError, WireError
+from .masking import mask_json
 from .plan import StepResult
 
 NOTHING = "0" * 64  # `prev` of the very first line
@@ -134,12 +136,18 @@ def parse(line: bytes) -> Entry:
         raise WireError("it is no entry of an audit log") from None
 
 
-def bounded(value: Any) -> Any:
-    """JSON with its texts and lists cut to what a log has room for."""
+def told(value: Any, secrets: Collection[str]) -> Any:
+    """`value` as a log takes it: JSON, secrets masked, texts and lists cut to what there is room for."""
+    # cut before too, as a text may have megabytes, but far behind what is kept: a secret cut in two is not found
+    return bounded(mask_json(bounded(encode(value), 10 * LONGEST_TEXT), secrets))
+
+
+def bounded(value: Any, longest: int = LONGEST_TEXT) -> Any:
+    """JSON with its texts and lists cut."""
     if isinstance(value, str):
-        return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT] + "…"
+        return value if len(value) <= longest else value[:longest] + "…"
     if isinstance(value, list):
-        return [bounded(item) for item in value[:MOST_ITEMS]]
+        return [bounded(item, longest) for item in value[:MOST_ITEMS]]
     if isinstance(value, dict):
-        return {name: bounded(item) for name, item in list(value.items())[:MOST_ITEMS]}
+        return {name: bounded(item, longest) for name, item in list(value.items())[:MOST_ITEMS]}
     return value

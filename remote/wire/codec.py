@@ -12,6 +12,8 @@ from .errors import WireError
 
 T = TypeVar("T")
 
+DEEPEST = 50  # levels of nesting in a value of any type
+
 
 def encode(value: Any) -> Any:
     """A JSON-ready copy of `value`: dataclasses become objects, tuples arrays, enums their values."""
@@ -41,6 +43,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _decode(kind: Any, data: Any, place: str) -> Any:
     if kind is Any:
+        _expect_shallow(data, place)
         return data
     origin = typing.get_origin(kind)
     if origin is Union:
@@ -80,6 +83,16 @@ def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
         return kind(**values)
     except TypeError as error:
         raise WireError(f"{place}: {error}") from None
+
+
+def _expect_shallow(data: Any, place: str) -> None:
+    """Whatever takes it apart later does so by recursion."""
+    level = [data]
+    for _ in range(DEEPEST):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
+        level = [value for values in inner for value in values]
+    if level:
+        raise WireError(f"{place}: nested deeper than {DEEPEST} levels")
 
 
 def _expect(data: Any, kind: type, place: str) -> None:

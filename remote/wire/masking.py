@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 MASK = "•••"
-SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
-LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # of a proxy, or a package index
+SECRET_NAME = re.compile(
+    r"TOKEN|KEY|SECRET|PASSW|PASSPHRASE|(?<![A-Z])PASS(?![A-Z])|_PWD(?![A-Z])|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE
+)
+LOGIN_IN_URL = re.compile(r"(?<=://)[^/?#\s'\"]+(?=@)")  # of a proxy, or a package index
 # `token` and `key` also name harmless flags (--max-total-tokens), so flags are listed by the word they end in;
 # argparse takes a beginning for the whole (--api-k)
 ENDINGS = r"(?:api-k(?:ey?)?|passw(?:o|or|ord)?|secret|auth-token|access-token)"
 SECRET_FLAG = re.compile(rf"^--?[\w-]*{ENDINGS}$")
-VALUE = r"""(?:'[^']*'|"[^"]*"|[^\s'",;]+)"""
-FLAG_IN_TEXT = re.compile(rf"(--?[\w-]{{0,60}}{ENDINGS.replace('-', '[-_]')})(=|\s+|',\s*')({VALUE})")
-VARIABLE_IN_TEXT = re.compile(rf"\b([A-Z0-9_]{{0,60}}(?:{SECRET_NAME.pattern})[A-Z0-9_]{{0,60}})=({VALUE})")
+QUOTED = r"""(?:'[^']*'|"[^"]*")"""
+VALUE = rf"""(?:{QUOTED}+|['"]?[^\s'"]+)"""  # as a shell takes it, and also where its quote has no end
+WORDS = ENDINGS.replace("-", "[-_]")
+# on a command line, or in a list of its words
+FLAG_IN_TEXT = re.compile(rf"""(?<![\w-])(--?[\w-]{{0,60}}{WORDS})(?:((['"]),\s*['"])[^'"]*|(=|\s+){VALUE})""")
+VARIABLE_IN_TEXT = re.compile(rf"((?:{SECRET_NAME.pattern})[A-Z0-9_]{{0,60}})={VALUE}")
+# as Python and JSON show an option: SGLang's own log has all of them
+OPTION_IN_TEXT = re.compile(rf"""((?:{WORDS}|hf[-_]token)['"]?\s*[=:]\s*){QUOTED}""")
+BEARER_IN_TEXT = re.compile(r"([Bb]earer\s+)[\w.~+/=-]+")
 SHORTEST_SECRET = 4  # characters; what is shorter can't be told from ordinary text
+SHORTEST_LINE = 8  # of a secret of several lines
 NO_SECRETS = ("true", "false", "none")  # of switches whose names look secret: TOKENIZERS_PARALLELISM
 
 
@@ -26,7 +38,10 @@ def mask_env(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def mask_argv(argv: Sequence[str]) -> list[str]:
-    """`argv` with the values of secret flags replaced, written `--flag value` or `--flag=value`, and logins in URLs."""
+    """`argv` with the values of secret flags replaced, written `--flag value` or `--flag=value`.
+
+    A word may be a command line itself, as `sh -c` takes it, or JSON: what `mask_text` finds in it is replaced too.
+    """
     masked: list[str] = []
     secret_next = False
     for word in argv:
@@ -35,7 +50,7 @@ def mask_argv(argv: Sequence[str]) -> list[str]:
         if secret_next:
             masked.append(MASK)
         else:
-            masked.append(f"{name}={MASK}" if assigned else LOGIN_IN_URL.sub(MASK, word))
+            masked.append(f"{name}={MASK}" if assigned else mask_text(word))
         secret_next = not secret_next and not equals and _secret_flag(word)
     return masked
 
@@ -44,7 +59,8 @@ def mask_text(text: str, known: Collection[str] = ()) -> str:
     """Free text with every secret that can be told replaced. known: secrets, as `secrets_of` finds them."""
     for secret in known:
         text = text.replace(secret, MASK)
-    text = FLAG_IN_TEXT.sub(rf"\1\2{MASK}", text)
+    text = FLAG_IN_TEXT.sub(rf"\1\2\4{MASK}", text)
+    text = BEARER_IN_TEXT.sub(rf"\1{MASK}", OPTION_IN_TEXT.sub(rf"\1{MASK}", text))
     return LOGIN_IN_URL.sub(MASK, VARIABLE_IN_TEXT.sub(rf"\1={MASK}", text))
 
 
@@ -69,8 +85,15 @@ def secrets_of(flags: Iterable[str], env: Mapping[str, str]) -> tuple[str, ...]:
             found.add(value if equals else after.strip())
     for text in (*words, *env.values()):
         found.update(login.partition(":")[2] or login for login in LOGIN_IN_URL.findall(text))
-    told = (one for one in found if len(one) >= SHORTEST_SECRET and one.lower() not in NO_SECRETS)
-    return tuple(sorted(told, key=len, reverse=True))
+    told = [one for one in found if len(one) >= SHORTEST_SECRET and one.lower() not in NO_SECRETS]
+    return tuple(sorted({form for one in told for form in _forms(one)}, key=len, reverse=True))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """As it is, and as URLs, Python, JSON and shells write it; each line of it, where it has several."""
+    yield from (secret, unquote(secret), repr(secret)[1:-1], json.dumps(secret)[1:-1], shlex.quote(secret))
+    lines = secret.splitlines()
+    yield from (line for line in lines if len(lines) > 1 and len(line) >= SHORTEST_LINE)
 
 
 def _secret_flag(word: str) -> bool:

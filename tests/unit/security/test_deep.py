@@ -6,6 +6,7 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,9 @@ from remote.patch.store import Store
 from remote.server import model
 from remote.server.http import Answer
 from remote.wire import frames
+from remote.wire.codec import decode
 from remote.wire.errors import WireError
+from remote.wire.plan import Plan
 
 DEEP = b"[" * 100_000
 
@@ -55,8 +58,19 @@ def _meta(folder: Path) -> bool:
     return meta.read(str(folder)).problems == ("meta.json is not JSON",)
 
 
+def _value_of_any_type(folder: Path) -> bool:
+    """Deep enough to be read, and too deep for what takes it apart by recursion."""
+    deep: Any = {}
+    for _ in range(400):
+        deep = {"a": [deep]}
+    with pytest.raises(WireError, match=r"Plan\.basis.*nested deeper"):
+        decode(Plan, {"action": "x", "title": "x", "needed": True, "basis": deep})
+    return True
+
+
 READERS: dict[str, Callable[[Path], bool]] = {
     "frame": _frame,
+    "value of any type": _value_of_any_type,
     "header of weights": _weights,
     "config of a model": _config,
     "answer of the server": lambda folder: Answer(status=200, body=DEEP).json is None,

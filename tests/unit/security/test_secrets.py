@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import shlex
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import platformdirs
 import pytest
@@ -20,13 +24,13 @@ from console.config import load, write
 from console.config.profile import Container, Dump, Profile, Server
 from console.errors import OperatorError, Refused
 from remote import processes
-from remote.server import command, launch, preflight, stop
+from remote.server import command, exits, launch, log, preflight, record, stop
 from remote.wire.codec import encode
-from remote.wire.masking import mask_argv, mask_json, mask_text, secrets_of
+from remote.wire.masking import MASK, mask_argv, mask_json, mask_text, secrets_of
 from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
 from remote.wire.target import Target
 from tests.unit.security.words import hostile
-from tests.unit.server.conftest import StandIn, home, stand_in
+from tests.unit.server.conftest import StandIn, home, stand_in, until
 
 __all__ = ["home", "stand_in"]  # fixtures: a stand-in for SGLang that runs as a real process
 
@@ -103,6 +107,85 @@ def test_the_command_line_with_every_secret_flag() -> None:
         clean(line.unknown, mask_argv(command.argv(target, line)))
 
 
+TEXTS = (
+    "ServerArgs(model_path='/m', api_key='sk-live-0001', admin_api_key=\"admin-0002\", ssl_keyfile_password=None)",
+    '{"api_key": "sk-live-0001", "hf_token":"hf_0003secret", "model": "m"}',
+    "launch_server.py: error: unrecognized arguments: --api-key sk-live-0001",
+    "--api-key=sk-live-0001; --admin-api-key 'admin-0002'\"'\"'pass-0006' and on",
+    "No closing quotation: --api-key 'sk-live-0001",
+    "['--api-key', 'sk-live-0001', '--tp', '8']",
+    '["--api-key", "sk-live-0001", "--tp", "8"]',
+    "curl -H 'Authorization: Bearer bearer-0005' http://h",
+    "https://ann:pw-0004@more@proxy:3128/x and http://pw-0004@h",
+    "DB_PASS=pw-0004 MYSQL_PWD='pw-0004' SESSION_COOKIE=pass-0006 SSH_PASSPHRASE=pass-0006 env HF_TOKEN=hf_0003secret",
+)
+HARMLESS = (
+    "--max-total-tokens 4096 --keys 7 key=7 passive=1 BYPASS=1 OLDPWD=/home/ann PWD=/x the secret: none api_key=None",
+    "Prefill batch. #new-seq: 1, #new-token: 8192, #cached-token: 0, token usage: 0.01, #running-req: 0",
+    "git@github.com:x/y http://host/path@x http://host?to=a@b 'http://h','a@b'",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_secret_is_told_by_what_stands_before_it(text: str) -> None:
+    clean(mask_text(text), mask_argv(["sh", "-c", text]), mask_json({"a": [text]}))
+    assert "more" not in mask_text(text)
+    for word in ("model_path='/m'", '"model": "m"', "'--tp', '8'", " and on", "ssl_keyfile_password=None"):
+        assert (word in mask_text(text)) is (word in text)
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_no_other_word_is_lost(text: str) -> None:
+    assert mask_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "secret", ["it's\"a\\b", "p%40ss%2Fword", "-----BEGIN KEY-----\nAAAABBBBCCCC\nDDDDEEEEFFFF\n", "pä$ß"]
+)
+def test_a_known_secret_is_found_however_it_is_written(secret: str) -> None:
+    known = secrets_of((), {"HF_TOKEN": secret})
+    for text in (repr(secret), json.dumps(secret), shlex.quote(secret), unquote(secret), *secret.splitlines()):
+        assert re.fullmatch(rf"x \W*{MASK}\W* y", mask_text(f"x {text} y", known)), text
+
+
+def test_the_servers_own_log(stand_in: StandIn) -> None:
+    """SGLang writes all its options into it, and quotes the flags that it refuses."""
+    target = dataclasses.replace(stand_in.target, env=ENV, flags=FLAGS)
+    path = log.path_of(target)
+    everything = [*TEXTS, *(f"by its value: {secret}" for secret in SECRETS)]
+    Path(path).write_text("\n".join([*everything, ""]))
+    told: list[Any] = []
+    ended = threading.Event()
+    thread = threading.Thread(target=log.follow, args=(target, 100, told.append, ended))
+    thread.start()
+    try:
+        until(lambda: told)
+        with Path(path).open("a") as file:
+            file.write("\n".join([*everything, ""]))
+        until(lambda: len(told) > 1)
+    finally:
+        ended.set()
+        thread.join()
+    clean(log.tail(target, 100), *told)
+    assert len(log.tail(target, 100).lines) == 2 * len(everything)
+    started = record.Record(target.port, 1, 1, record.boot_id(), (), (), path, time.time(), "x")
+    death = exits.cause(started, target)
+    assert "unrecognized arguments" in death.what
+    clean(death)
+
+
+def test_a_process_that_runs_a_line_of_shell() -> None:
+    """As tmux, nohup and docker do: all of it is one word."""
+    line = f"sleep 60 # --api-key {SECRETS[0]} HF_TOKEN={SECRETS[2]}"
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", line]) as process:
+        try:
+            found = processes.read(process.pid)
+            assert found is not None
+            clean(found.command, processes.info(found))
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize("kind", ["outcome", "error", "fault"])
 def test_the_audit_log(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HSCONSOLE_STATE_DIR", str(tmp_path))
@@ -134,6 +217,18 @@ def test_a_crash_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     except ValueError as error:
         clean(crash.crash(error).report())
     assert clean_files(tmp_path) == 1
+
+
+def test_a_crash_report_knows_the_profiles_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platformdirs, "user_log_dir", lambda *_: str(tmp_path / "log"))
+    monkeypatch.setenv("HSCONSOLE_CONFIG_DIR", str(tmp_path))
+    write.write(PROFILE)
+    (tmp_path / "profiles" / "broken.toml").write_text("[")
+    try:
+        raise ValueError(f"it said {' and '.join(SECRETS)}")
+    except ValueError as error:
+        clean(crash.crash(error).report())
+    assert clean_files(tmp_path / "log") == 1
 
 
 def test_profiles_as_they_are_shown(
@@ -203,13 +298,14 @@ def test_any_secret_between_any_words(seed: int) -> None:
 
 
 def test_masking_long_hostile_text_takes_no_time() -> None:
-    for text in ("-" * 200_000, "A_" * 100_000, "://" * 60_000, "--api-key " * 20_000, "'" * 200_000):
+    unfinished = ("--api-key '", "api_key=", "KEY=", "Bearer ", "://a", "secret ")
+    for text in ("-", "A_", "://", "--api-key ", "'", "://" + "a" * 100_000, *unfinished):
         command_line = [
             sys.executable,
             "-c",
             "import sys; from remote.wire.masking import mask_text; mask_text(sys.stdin.read())",
         ]
-        subprocess.run(command_line, input=text.encode(), check=True, timeout=20)
+        subprocess.run(command_line, input=(text * (300_000 // len(text))).encode(), check=True, timeout=20)
 
 
 def test_a_plan_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

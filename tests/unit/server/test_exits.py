@@ -19,9 +19,11 @@ from remote import processes
 from remote.server import exits, kernel, record, spawn
 from remote.server.record import Record
 from remote.wire.server import Phase
+from remote.wire.target import Target
 from tests.unit.server.conftest import StandIn, until
 from tests.unit.server.test_start_stop import start
 
+TARGET = Target("python3", "/m")
 BUS_ERROR = """
 import mmap, os, sys
 file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -84,7 +86,7 @@ def test_a_real_end_is_told(
     monkeypatch.setattr(kernel, "_log", str)  # whatever else this machine has to tell
     server = run(program, str(tmp_path / "page"))
     assert ended(server).status == status
-    death = exits.cause(server)
+    death = exits.cause(server, TARGET)
     assert (death.id, bool(death.remedy)) == (cause, True)
     assert says in death.what
 
@@ -115,7 +117,7 @@ def test_a_real_end_for_want_of_memory_is_told(small_group: Path) -> None:
     server = known(*json.loads(done.stdout))
     found = ended(server)
     assert (found.status, found.oom_kills) == (-9, 1)
-    death = exits.cause(server)
+    death = exits.cause(server, TARGET)
     assert (death.id, "Killed for want of memory" in death.what) == ("killed_for_memory", True)
 
 
@@ -173,4 +175,4 @@ def test_the_kernels_words_count_around_the_end_only(monkeypatch: pytest.MonkeyP
     assert [line.split()[6] for line in told if line.startswith("kernel")] == ["300"]
     assert exits.traces(long_ago, exits.Exit(1, 1, -9, time.time() - 299, oom_kills=0)) == ["exit -9", "oom_kill 0"]
     just_started = dataclasses.replace(known(1, 1), started=time.time() - 60)
-    assert "Killed process 1 " in exits.cause(just_started).what
+    assert "Killed process 1 " in exits.cause(just_started, TARGET).what
