@@ -11,16 +11,14 @@ import bisect
 import collections
 import heapq
 import itertools
-import os
 import time
 from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from remote.wire.dumps import DumpCounts, DumpRow, DumpState
 
-from . import rows
+from . import counter, rows
 from .attempts import Attempts
-from .files import read_small
 from .folder import Folder
 from .rates import WINDOW_S, Rates
 
@@ -66,7 +64,7 @@ class Catalog:
         self._enter(added)
         if changes.added or changes.removed or self._first:
             self._slide()
-            self._given = max(self._given, _counter(self._path), max(added, default=-1) + 1)
+            self._given = max(self._given, counter.unclaimed(self._path) or 0, max(added, default=-1) + 1)
         finished = self._examine(list(self.rows) if self._first else {*added, *self._unfinished()})
         while self._unread():
             self._examine(self._unread())  # older ones that took the place of some that went: no news for the rates
@@ -214,15 +212,6 @@ class Catalog:
         for index, row in enumerate(finished, 1):
             ago = wall - row.at if self._first else (now - self._looked) * (1 - index / len(finished))
             self._rates.add(now - ago, row.tokens or 0, row.size)
-
-
-def _counter(path: str) -> int:
-    """How many numbers the dumper has given away; 0 where no counter says so."""
-    try:
-        text = read_small(os.path.join(path, ".counter"), 64).strip()
-    except OSError:
-        return 0
-    return int(text) if text.isdigit() and len(text.lstrip(b"0")) <= 15 else 0
 
 
 _UNREAD = DumpRow(-1, DumpState.GONE, 0.0)

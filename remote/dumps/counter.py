@@ -8,6 +8,7 @@ from typing import Optional
 from .files import read_small
 
 _LIMIT = 64  # bytes; the dumper writes 21
+_DIGITS = 15  # without zeros in front; more was never counted
 
 
 def unclaimed(dump_dir: str) -> Optional[int]:
@@ -16,7 +17,7 @@ def unclaimed(dump_dir: str) -> Optional[int]:
         text = read_small(os.path.join(dump_dir, ".counter"), _LIMIT).strip()
     except OSError:
         return None
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdigit() and len(text.lstrip(b"0")) <= _DIGITS else None
 
 
 def never_was(dump_dir: str, number: int) -> str:
