@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from remote import processes
+from remote.dumps import generate
 from remote.dumps.generate import Generate
 from remote.server import ask, find, http
 from remote.wire.target import Target
@@ -142,7 +143,11 @@ def certificate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def https(certificate: Path) -> Iterator[int]:
-    """A server that answers 200 to whatever it is asked by TLS, as SGLang does with --ssl-certfile; its port."""
+    """A server that answers 200 to what it is asked by TLS, as SGLang does with --ssl-certfile; its port.
+
+    Who sends the id 9 waits until the end.
+    """
+    over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -150,7 +155,9 @@ def https(certificate: Path) -> Iterator[int]:
             self.end_headers()
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            if b"[9]" in self.rfile.read(int(self.headers["Content-Length"])):
+                over.wait()
+                return
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b'{"meta_info": {"id": "x"}}')
@@ -164,6 +171,7 @@ def https(certificate: Path) -> Iterator[int]:
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server.server_port
+    over.set()
     server.shutdown()
     server.server_close()
 
@@ -191,6 +199,18 @@ def test_requests_go_by_tls_too(https: int, flag: str) -> None:
     assert server.url.startswith("https://")
     server.send({"input_ids": [1]})
     assert server.answer().info == {"id": "x"}
+
+
+def test_one_that_goes_by_tls_is_cut_off_too(https: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever TLS itself sends meanwhile is no answer that has begun."""
+    monkeypatch.setattr(generate, "CANCELLED_S", 0.3)
+    server = Generate(Target("/p", "/m", "127.0.0.1", https, flags=("--ssl-certfile", "/x.pem")), 60.0)
+    server.send({"input_ids": [9]})
+    cancelled = threading.Event()
+    cancelled.set()
+    answer = server.answer(cancelled)
+    assert answer.problem.endswith("cancelled")
+    assert answer.seconds < 30
 
 
 def test_requests_go_as_the_running_server_wants_them_whatever_the_profile_says(
