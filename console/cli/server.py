@@ -10,10 +10,13 @@ import click
 
 from console.cli import output
 from console.cli.canary import prove_what_started
-from console.cli.session import EXIT_NOT_OK, act, session
+from console.cli.session import EXIT_NOT_OK, Choice, act, interactive, session
 from console.config.profile import Profile
+from console.errors import Refused
 from console.operations import calls, follow
+from console.operations.restart import AS_IT_RUNS, BY_PROFILE, differences
 from console.text import span
+from remote.wire.plan import Plan
 from remote.wire.server import LogLines, ServerState
 
 PYTHONS, RESTART = "pythons", "restart"
@@ -49,11 +52,16 @@ def start(profile: str | None, as_json: bool, dry_run: bool, yes: bool, wait: bo
 
     With --wait, exits 1 unless it became ready and the canary proved what it dumps, where it dumps.
     """
+    sys.exit(_start(profile, "server.start", as_json=as_json, dry_run=dry_run, yes=yes, wait=wait))
+
+
+def _start(profile: str | None, action: str | Choice, *, as_json: bool, dry_run: bool, yes: bool, wait: bool) -> int:
+    """Whatever ends with a server that loads; the exit status."""
     finish = functools.partial(until_proved, as_json=as_json) if wait else None
-    status = act(profile, "server.start", as_json=as_json, dry_run=dry_run, yes=yes, finish=finish)
+    status = act(profile, action, as_json=as_json, dry_run=dry_run, yes=yes, finish=finish)
     if status == 0 and not (wait or dry_run or as_json):
         output.say("Once it is ready, prove what it dumps: hsconsole canary. With --wait that follows by itself.")
-    sys.exit(status)
+    return status
 
 
 def until_proved(agent: calls.Agent, used: Profile, *, as_json: bool) -> tuple[dict[str, Any], bool]:
@@ -74,6 +82,44 @@ def until_proved(agent: calls.Agent, used: Profile, *, as_json: bool) -> tuple[d
 def stop(profile: str | None, as_json: bool, dry_run: bool, yes: bool) -> None:
     """Stop the server, and prove it: no processes, port free, GPU memory back."""
     sys.exit(act(profile, "server.stop", as_json=as_json, dry_run=dry_run, yes=yes))
+
+
+@command.command()
+@output.json_option
+@click.option("--as-it-runs", "which", flag_value=AS_IT_RUNS, help="With the flags and variables of the running one.")
+@click.option("--by-profile", "which", flag_value=BY_PROFILE, help="With what the profile says now.")
+@click.option("--dry-run", is_flag=True, help="Show whom it would stop and the exact command; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--wait", is_flag=True, help="Follow the load until the server is ready, or has died; then the canary.")
+@click.pass_obj
+def restart(profile: str | None, which: str | None, as_json: bool, dry_run: bool, yes: bool, wait: bool) -> None:
+    """Stop the server, prove it, and start it again with the same command.
+
+    Where the profile says otherwise by now, that is shown and you are asked which. A server that hsconsole did not
+    start keeps its own command line. --wait: as of a start.
+    """
+
+    def choose(agent: calls.Agent) -> str:
+        return which or _asked(calls.plan(agent, AS_IT_RUNS), ask=interactive() and not (yes or as_json or dry_run))
+
+    sys.exit(_start(profile, choose, as_json=as_json, dry_run=dry_run, yes=yes, wait=wait))
+
+
+def _asked(plan: Plan, *, ask: bool) -> str:
+    """As it runs or by the profile: no question where both are the same."""
+    differs = differences(plan)
+    if not differs:
+        return AS_IT_RUNS
+    if not ask:
+        raise Refused(
+            f"the profile says otherwise than what runs: {'; '.join(differs)}",
+            "Say which: --as-it-runs or --by-profile.",
+        )
+    output.say("The profile says otherwise than what runs:")
+    for line in differs:
+        output.say(f"  {line}", fg="yellow")
+    by_profile = click.confirm("Start it as the profile says?", default=False, err=True)
+    return BY_PROFILE if by_profile else AS_IT_RUNS
 
 
 @command.command()

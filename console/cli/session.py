@@ -48,18 +48,26 @@ def session(profile_name: str | None) -> Iterator[tuple[AgentClient, Profile]]:
         yield agent, profile
 
 
+Choice = Callable[[AgentClient], str]
 Finish = Callable[[AgentClient, Profile], tuple[dict[str, Any], bool]]
 
 
 def act(
-    profile_name: str | None, action: str, *, as_json: bool, dry_run: bool, yes: bool, finish: Finish | None = None
+    profile_name: str | None,
+    action: str | Choice,
+    *,
+    as_json: bool,
+    dry_run: bool,
+    yes: bool,
+    finish: Finish | None = None,
 ) -> int:
     """Plan `action`, show it, have it confirmed, run it; returns the exit status.
 
+    action: its name, or what tells it once there is an agent.
     finish: goes on after a good end (also when nothing was needed): what it adds to the document, and if all is well.
     """
     with session(profile_name) as (agent, profile):
-        plan = calls.plan(agent, action)
+        plan = calls.plan(agent, action if isinstance(action, str) else action(agent))
         document: dict[str, Any] = {"plan": plan, "steps": [], "outcome": None}
         well = True
         if not as_json:

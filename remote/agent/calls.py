@@ -11,7 +11,7 @@ from remote import audit, survey
 from remote.canary import canary, replay
 from remote.dumps import detail, request, watch
 from remote.patch import operations as patch
-from remote.server import launch, log, preflight, probe, recover, state, stop, suspects
+from remote.server import launch, log, preflight, probe, recover, restart, state, stop, suspects
 from remote.telemetry import clean, gpus, shm
 from remote.wire.dumps import Level, VerifySummary
 from remote.wire.errors import OperatorError, WireError
@@ -45,6 +45,8 @@ ACTIONS: dict[str, Action] = {
     "server.start": Action(launch.plan, launch.start),
     "server.stop": Action(stop.plan, stop.stop),
     "shm.clean": Action(clean.plan, clean.clean),
+    restart.AS_IT_RUNS: Action(restart.plan, restart.run),
+    restart.BY_PROFILE: Action(restart.plan_by_profile, restart.run_by_profile),
 }
 
 

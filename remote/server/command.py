@@ -138,6 +138,8 @@ DUMP_DIR = "SGLANG_HS_DUMP_DIR"
 DUMP_LAYERS = "SGLANG_HS_DUMP_LAYERS"
 QUIET_HEALTH = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"  # else each GET /health is a request of one token, and a dump
 
+DUMP_ENV = (DUMP_DIR, DUMP_LAYERS, QUIET_HEALTH)
+
 
 def environment(target: Target) -> dict[str, str]:
     """What is set for the server beyond the agent's own environment. What dumping needs wins; see `env_conflicts`."""

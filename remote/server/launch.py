@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Collection
 from typing import Any, Callable, Optional
 
 from remote import processes
@@ -19,6 +20,7 @@ from remote.wire.target import Target
 
 ACTION = "server.start"
 SECOND_LOOK = 1.5  # seconds after the start; a wrong interpreter or flag ends it sooner
+OTHER_COMMAND = "the command, or the patched file, is another one now"
 OnStep = Callable[[StepResult], None]
 
 
@@ -27,8 +29,12 @@ def plan(target: Target) -> Plan:
     running = _already(target)
     if running:
         return Plan(ACTION, running, needed=False)
-    examined = preflight.look(target)
-    _refuse(examined)
+    return plan_from(target, preflight.look(target))
+
+
+def plan_from(target: Target, examined: Examination, besides: Collection[str] = ()) -> Plan:
+    """The plan by what a preflight found. besides: names of checks that will be well when it runs."""
+    _refuse(examined, besides)
     env = command.environment(target)
     return Plan(
         action=ACTION,
@@ -38,7 +44,7 @@ def plan(target: Target) -> Plan:
             Step("Start the server, detached", command.shown(command.argv(target, examined.line), env)),
             Step(f"Look again: the process lives, and its log begins ({record.log_path(target.port)})"),
         ),
-        notes=_notes(examined),
+        notes=_notes(examined, besides),
         basis=_basis(target, examined),
     )
 
@@ -52,7 +58,7 @@ def start(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
         examined = preflight.look(target)
         _refuse(examined)
         if _basis(target, examined) != basis:
-            raise ChangedSincePlan("the command, or the patched file, is another one now", "Plan the start again.")
+            raise ChangedSincePlan(OTHER_COMMAND, "Plan the start again.")
         began = time.monotonic()
         started = _launch(target, examined)
         detail = f"pid {started.pid}, log {started.log}"
@@ -74,15 +80,15 @@ def _already(target: Target) -> str:
     return f"The server already runs: pid {seen.pid}{by}, {seen.phase.value}"
 
 
-def _refuse(examined: Examination) -> None:
-    bad = [check for check in examined.report.checks if check.verdict is Verdict.BAD]
+def _refuse(examined: Examination, besides: Collection[str] = ()) -> None:
+    bad = [check for check in examined.report.checks if check.verdict is Verdict.BAD and check.name not in besides]
     if bad:
         what = "; ".join(f"{check.name}: {check.found}" for check in bad)
         raise Refused(what, " ".join(dict.fromkeys(check.remedy for check in bad if check.remedy)))
 
 
-def _notes(examined: Examination) -> tuple[str, ...]:
-    checks = examined.report.checks
+def _notes(examined: Examination, besides: Collection[str]) -> tuple[str, ...]:
+    checks = [check for check in examined.report.checks if check.name not in besides]
     warned = (f"{check.name}: {check.found}" for check in checks if check.verdict in (Verdict.WARN, Verdict.UNKNOWN))
     return tuple(warned)
 

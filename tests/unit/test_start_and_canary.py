@@ -65,20 +65,20 @@ Start = Callable[..., int]
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Run `server start` with these arguments on this agent; the exit status."""
+    """Run `server start`, or restart, with these arguments on this agent; the exit status."""
     monkeypatch.setenv("HSCONSOLE_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("HSCONSOLE_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr("time.sleep", lambda _: None)
     write.write(PROFILE)
 
-    def run(agent: Agent, *arguments: str) -> int:
+    def run(agent: Agent, *arguments: str, command: str = "start") -> int:
         @contextlib.contextmanager
         def open_agent(_: Profile) -> Iterator[Agent]:
             yield agent
 
         monkeypatch.setattr(session, "open_agent", open_agent)
         try:
-            return main.run(["--profile", "kimi", "server", "start", "--yes", *arguments])
+            return main.run(["--profile", "kimi", "server", command, "--yes", *arguments])
         except SystemExit as ended:
             return int(ended.code or 0)
 
@@ -147,6 +147,15 @@ def test_a_server_that_ran_unproved_is_proved(start: Start) -> None:
     agent = Agent(state(), canary=canary(Verdict.OK), plan=Plan("server.start", "It runs", needed=False))
     assert start(agent, "--wait") == 0
     assert "canary" in agent.asked
+
+
+@pytest.mark.parametrize("verdict", ENDS)
+def test_a_restart_ends_as_a_start_does(verdict: Verdict, start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = Agent(state(), canary=canary(verdict), plan=Plan("server.restart", "Restart SGLang", needed=True))
+    assert start(agent, "--wait", command="restart") == ENDS[verdict][0]
+    assert capsys.readouterr().out.endswith(f"{ENDS[verdict][1]}\n")
+    assert start(Agent(), command="restart") == 0
+    assert capsys.readouterr().out.endswith("hsconsole canary. With --wait that follows by itself.\n")
 
 
 def test_a_start_that_is_not_waited_for_is_not_followed(start: Start, capsys: pytest.CaptureFixture[str]) -> None:

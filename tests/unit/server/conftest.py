@@ -23,8 +23,8 @@ from remote.wire.target import Target
 
 LAUNCH_SERVER = """
 import os, signal, socket, subprocess, sys, threading, time
-CONTROL = os.environ["STANDIN_CONTROL"]
-TRAITS = os.environ.get("STANDIN_TRAITS", "").split(",")
+CONTROL = os.environ["SGLANG_STANDIN_CONTROL"]
+TRAITS = os.environ.get("SGLANG_STANDIN_TRAITS", "").split(",")
 flags = dict(zip(sys.argv[1:-1], sys.argv[2:]))
 if "ignore-term" in TRAITS:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -119,7 +119,7 @@ class StandIn:
         (self.folder / "control.new").rename(self.folder / "control")
 
     def with_traits(self, *traits: str) -> Target:
-        return dataclasses.replace(self.target, env={**self.target.env, "STANDIN_TRAITS": ",".join(traits)})
+        return dataclasses.replace(self.target, env={**self.target.env, "SGLANG_STANDIN_TRAITS": ",".join(traits)})
 
     def command(self) -> list[str]:
         flags = ["--model-path", self.target.model_path, "--host", "127.0.0.1", "--port", str(self.target.port)]
@@ -156,7 +156,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text('{"architectures": ["X"], "num_hidden_layers": 61, "hidden_size": 64}')
-    env = {"PYTHONPATH": str(tmp_path / "lib"), "STANDIN_CONTROL": str(tmp_path / "control")}
+    env = {"PYTHONPATH": str(tmp_path / "lib"), "SGLANG_STANDIN_CONTROL": str(tmp_path / "control")}
     flags = ("--device cpu", "--load-format dummy")
     dumps = tmp_path / "dumps"
     target = Target(sys.executable, str(model), "127.0.0.1", free_port(), flags=flags, env=env, dump_dir=str(dumps))
