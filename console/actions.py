@@ -60,6 +60,17 @@ ACTIONS: tuple[Action, ...] = (
         needs_link=True,
     ),
     Action(
+        "server.restart",
+        "R",
+        "restart",
+        "Stop the server and start it again with its flags kept",
+        "hsconsole server restart",
+        changes=True,
+        area="server",
+        needs_link=True,
+        in_footer=False,
+    ),
+    Action(
         "server.recover",
         "z",
         "recover",

@@ -11,12 +11,12 @@ from textual.message import Message
 from console.actions import Action
 from console.cancel import Cancel
 from console.errors import OperatorError
-from console.operations import calls
+from console.operations import calls, restart
 from console.operations.fate import Wait
 from console.tui.picture import address
 from console.tui.run import Run
 from console.tui.screens.canary import CanaryScreen
-from console.tui.screens.confirm import ConfirmScreen
+from console.tui.screens.confirm import GO, OTHER, ConfirmScreen
 from console.tui.screens.error import ErrorScreen
 from console.tui.screens.preflight import PreflightScreen
 from console.tui.screens.recovery import RecoveryScreen
@@ -29,7 +29,7 @@ from remote.wire.plan import Outcome, Plan, StepResult
 if TYPE_CHECKING:
     from console.tui.app import HsConsoleApp
 
-STARTS = ("server.start",)  # what ends with a server that loads
+STARTS = ("server.start", restart.AS_IT_RUNS, restart.BY_PROFILE)  # what ends with a server that loads
 SERVER = "server."  # actions that end it, or make it another one
 RECOVER = "server.recover"
 Work = Callable[[calls.OnStep], Outcome | DumpTest | Canary | None]
@@ -111,8 +111,8 @@ class Actor:
 
     async def _confirm_and_run(self, action: Action) -> None:
         app = self._app
-        plan = await in_thread(self._plan, action.id)
-        if not await app.push_screen_wait(ConfirmScreen(plan, address(app.profile))):
+        plan = await self._confirmed(action.id)
+        if plan is None:
             return
         run = Run(action.label, plan.title, app.picture.clock.monotonic(), plan.steps, action=plan.action)
         before = app.picture.server.pid if app.picture.server else None
@@ -121,6 +121,16 @@ class Actor:
         await self._watch(run, partial(self._carry_out, plan, run.wait))
         if run.ok and plan.action in STARTS:
             app.after_start.expect(before)
+
+    async def _confirmed(self, action: str) -> Plan | None:
+        """The plan that the operator agreed to; None where there is none. A restart has two ways to choose from."""
+        while True:
+            plan = await in_thread(self._plan, action)
+            action = restart.other_way(plan)
+            words = restart.WORDS.get(action, "")
+            answer = await self._app.push_screen_wait(ConfirmScreen(plan, address(self._app.profile), words))
+            if answer != OTHER:
+                return plan if answer == GO else None
 
     async def _test(self, action: Action) -> None:
         app = self._app

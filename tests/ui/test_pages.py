@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from textual.command import CommandPalette
 
 from console.actions import ACTIONS, ANYWHERE, BY_ID, MAIN
-from console.tui.screens.confirm import ConfirmScreen
+from console.tui.screens.confirm import GO, ConfirmScreen
 from console.tui.screens.help import HelpScreen
 from console.tui.screens.host_key import HostKeyScreen
 from console.tui.screens.log import LogScreen
@@ -154,9 +154,9 @@ async def test_q_leaves() -> None:
     assert app_of(pilot).return_code == 0
 
 
-ASKING: dict[str, Callable[[], Dialog[bool]]] = {
-    "plan": lambda: ConfirmScreen(scenes.STOP, "ct129"),
-    "host key": lambda: HostKeyScreen("ct129", "ssh-ed25519", "SHA256:abc"),
+ASKING: dict[str, tuple[Callable[[], Dialog[Any]], Any]] = {
+    "plan": (lambda: ConfirmScreen(scenes.STOP, "ct129"), GO),
+    "host key": (lambda: HostKeyScreen("ct129", "ssh-ed25519", "SHA256:abc"), True),
 }
 
 
@@ -164,9 +164,10 @@ ASKING: dict[str, Callable[[], Dialog[bool]]] = {
 async def test_arrows_choose_in_every_question(asking: str) -> None:
     stage = Stage(scenes.answering)
     async with on_stage(stage) as pilot:
-        answers: list[bool | None] = []
-        pilot.app.push_screen(ASKING[asking](), answers.append)
+        question, yes = ASKING[asking]
+        answers: list[Any] = []
+        pilot.app.push_screen(question(), answers.append)
         await pilot.pause()
         await pilot.press("right", "left", "right", "enter")
         await pilot.pause()
-        assert answers == [True]
+        assert answers == [yes]

@@ -112,6 +112,7 @@ PAGES: dict[str, tuple[Callable[[FakeLink], None], tuple[str, ...]]] = {
     "preflight_gate": (scenes.blocked, ("s",)),
     "confirm_start": (scenes.answering, ("s",)),
     "confirm_stop": (scenes.answering, ("x",)),
+    "confirm_restart": (scenes.restarting, ("R", "right", "enter", "right")),
     "confirm_apply": (scenes.answering, ("p", "a")),
     "stopped": (scenes.answering, ("x", "right", "enter")),
     "confirm_clean": (scenes.left_over, ("m",)),
@@ -131,6 +132,7 @@ PAGES: dict[str, tuple[Callable[[FakeLink], None], tuple[str, ...]]] = {
 
 NARROW_TOO = (
     "confirm_start",
+    "confirm_restart",
     "request",
     "stopped",
     "verify_all",

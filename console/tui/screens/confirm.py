@@ -16,6 +16,8 @@ from console.tui.text import line, plain
 from console.tui.widgets.footer import KeyFooter
 from remote.wire.plan import Plan
 
+CANCEL, OTHER, GO = "cancel", "other", "go"  # buttons, and what they answer
+
 
 class TypedWord(Input):
     """Takes keys one by one; what is pasted is not typed."""
@@ -28,16 +30,18 @@ class TypedWord(Input):
         """Not by ctrl+v either."""
 
 
-class ConfirmScreen(Dialog[bool]):
-    """Dismissed with True only by the button that goes ahead. A plan that is not needed has no such button.
+class ConfirmScreen(Dialog[str]):
+    """Dismissed with GO only by the button that goes ahead. A plan that is not needed has no such button.
 
+    other: what the button says that asks for another plan; it dismisses with OTHER. None without such words.
     Where the plan wants a word, the button works only while exactly that word stands in the box.
     """
 
     AUTO_FOCUS = "#word, #cancel"
 
-    def __init__(self, plan: Plan, where: str) -> None:
+    def __init__(self, plan: Plan, where: str, other: str = "") -> None:
         super().__init__()
+        self.other = other
         self.plan = plan
         self.where = where
 
@@ -53,10 +57,12 @@ class ConfirmScreen(Dialog[bool]):
                     )
                     yield TypedWord(id="word", compact=True, max_length=len(self.plan.word) + 8)
             with Horizontal(id="dialog-buttons"):
-                yield Button("Cancel" if self.plan.needed else "Close", id="cancel", compact=True)
+                yield Button("Cancel" if self.plan.needed else "Close", id=CANCEL, compact=True)
+                if self.other:
+                    yield Button(plain(self.other), id=OTHER, compact=True)
                 if self.plan.needed:
                     go = plain(f"Go ahead: {self.plan.action}", longest=40)
-                    yield Button(go, id="go", variant="warning", compact=True, disabled=bool(self.plan.word))
+                    yield Button(go, id=GO, variant="warning", compact=True, disabled=bool(self.plan.word))
         yield KeyFooter()
 
     def on_mount(self) -> None:
@@ -79,13 +85,13 @@ class ConfirmScreen(Dialog[bool]):
     @on(Input.Submitted, "#word")
     def _entered(self, event: Input.Submitted) -> None:
         if event.value == self.plan.word:
-            self.dismiss(True)
+            self.dismiss(GO)
 
     @on(Button.Pressed)
     def _answer(self, event: Button.Pressed) -> None:
-        go = event.button.id == "go"
-        if not go or not self.plan.word or self.query_one("#word", Input).value == self.plan.word:
-            self.dismiss(go)
+        answer = event.button.id or CANCEL
+        if answer != GO or not self.plan.word or self.query_one("#word", Input).value == self.plan.word:
+            self.dismiss(answer)
 
 
 def plan_lines(plan: Plan, width: int) -> Lines:

@@ -9,4 +9,5 @@ from tests.ui.scenes.patch import *  # noqa: F403
 from tests.ui.scenes.plays import *  # noqa: F403
 from tests.ui.scenes.proof import *  # noqa: F403
 from tests.ui.scenes.recovery import *  # noqa: F403
+from tests.ui.scenes.restart import *  # noqa: F403
 from tests.ui.scenes.server import *  # noqa: F403
