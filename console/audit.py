@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import platformdirs
 
 from console.config.profile import Profile
-from console.errors import OperatorError
+from console.errors import OperatorError, Refused
 from remote.wire import journal
 from remote.wire.audit import AuditError, Entry, Ticket, new_id, now, told
 from remote.wire.masking import mask_text, secrets_of
@@ -47,13 +47,22 @@ def operator() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
+def refuse_read_only(profile: Profile) -> None:
+    """Raise Refused where a profile allows no action."""
+    if profile.read_only:
+        raise Refused(f"profile {profile.name!r} is read-only", "Set read_only = false in its file to allow actions.")
+
+
 def record(profile: Profile, action: str, work: Work[T], on_step: OnStep, plan: Plan | None = None) -> T:
     """Do `work(on_step, ticket)` with a record before it and one after it, however it ends; returns what it returns.
 
     work: gives its on_step each step, and may hand the ticket to the agent, for the container's log.
     on_step: gets the steps, and one that failed for each record that can't be written.
     plan: what the operator has seen and confirmed.
+
+    Raises Refused for a read-only profile: what leaves a trace passes here, whatever face asked for it.
     """
+    refuse_read_only(profile)
     log = _Log(profile, action, on_step)
     steps: list[StepResult] = []
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from console import audit
 from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
 from console.config.profile import Profile
@@ -27,7 +28,7 @@ def command(profile: str | None, as_json: bool) -> None:
     """Send a few prompts to the running server and prove that their dumps mean what they should. Exits 1 unless so."""
     steps: list[StepResult] = []
     with session(profile) as (agent, used):
-        calls.refuse_read_only(used)
+        audit.refuse_read_only(used)
         _tell_what_is_waited_for(as_json=as_json)
         found = calls.canary(agent, used, steps.append)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from console import audit
 from console.cli import output
 from console.cli.session import EXIT_NOT_OK, confirm, open_agent
 from console.config import load
@@ -43,6 +44,7 @@ def recover_by_command(
             output.print_plan(plan)
         well = True
         if plan.needed and not dry_run:
+            audit.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
             confirm(yes=yes, as_json=as_json, word=plan.word, typed=word)
             outcome = document["outcome"] = recover.run(agent, profile, plan, on_step)
             well = outcome.ok

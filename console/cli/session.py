@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from console import audit
 from console.cli import output
 from console.client import AgentClient, connect
 from console.config import load
@@ -75,7 +76,7 @@ def act(
         if dry_run and plan.diff and not as_json:
             output.print_diff(plan.diff)
         if plan.needed and not dry_run:
-            calls.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
+            audit.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
             confirm(yes=yes, as_json=as_json)
             outcome = _run(agent, profile, plan, document, as_json=as_json)
             well = outcome.ok

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from console import audit
 from console.cancel import Cancel
 from console.config.profile import Profile
-from console.errors import Refused
 from console.operations import fate, gpuholders
 from console.operations.fate import Wait
 from remote.wire.audit import ChainReport, Entries, Ticket
@@ -100,7 +99,6 @@ def dump(agent: Agent, number: int) -> DumpDetail:
 
 def dump_test(agent: Agent, profile: Profile, on_step: OnStep, wait: Wait | None = None) -> DumpTest:
     """Send ids 1…10 and check the dump they leave."""
-    refuse_read_only(profile)
 
     def work(on_step: OnStep, ticket: Ticket) -> DumpTest:
         return decode(DumpTest, fate.act(agent, "dumps.test", ticket, on_step, timeout=REQUEST, wait=wait))
@@ -132,7 +130,6 @@ def dumps_verify(
 
     if level is not Level.MEANING:
         return ask()
-    refuse_read_only(profile)
     notes: list[str] = []
     found = audit.record(
         profile, "dumps.verify", lambda _, ticket: ask(ticket=ticket), lambda step: notes.append(step.detail)
@@ -144,7 +141,6 @@ def canary(
     agent: Agent, profile: Profile, on_step: OnStep, cancel: Cancel | None = None, wait: Wait | None = None
 ) -> Canary:
     """A few prompts through the running server, and whether their dumps mean what they should."""
-    refuse_read_only(profile)
 
     def work(on_step: OnStep, ticket: Ticket) -> Canary:
         return decode(Canary, fate.act(agent, "canary", ticket, on_step, timeout=REQUEST, wait=wait, cancel=cancel))
@@ -162,7 +158,6 @@ def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep, wait: 
 
     wait: for the next link, where this one goes midway; then the outcome is learned from the container (`fate.act`).
     """
-    refuse_read_only(profile)
 
     def work(on_step: OnStep, ticket: Ticket) -> Outcome:
         action, basis = confirmed.action, confirmed.basis
@@ -181,9 +176,3 @@ def audit_entries(agent: Agent, last: int) -> Entries:
 def audit_chain(agent: Agent) -> ChainReport:
     """Is the container's audit log what was written?"""
     return decode(ChainReport, agent.call("audit.verify", timeout=PATIENT))
-
-
-def refuse_read_only(profile: Profile) -> None:
-    """What leaves anything in the container passes here, whatever face asks."""
-    if profile.read_only:
-        raise Refused(f"profile {profile.name!r} is read-only", "Set read_only = false in its file to allow actions.")

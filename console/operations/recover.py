@@ -9,7 +9,7 @@ from console import audit
 from console.config.profile import Profile
 from console.errors import ChangedSincePlan, OperatorError, Refused
 from console.operations import fate, gpuholders, hostcommands, recovery_words
-from console.operations.calls import Agent, OnStep, refuse_read_only, server_state
+from console.operations.calls import Agent, OnStep, server_state
 from console.operations.fate import Wait
 from console.operations.proxmox import ProxmoxHost, said
 from console.operations.recovery_plan import ACTION, RESTART, START, STOP, WELL, Wish, build
@@ -46,11 +46,10 @@ def run(agent: Agent | None, profile: Profile, confirmed: Plan, on_step: OnStep,
     Raises ChangedSincePlan when there is somebody in the way whom the plan did not know, or the container that it was
     to restart is not the one that ran; Refused, naming who does, when another recovers, starts or stops it right now.
     """
-    refuse_read_only(profile)
-    agent = agent if confirmed.basis["way"] == "link" else None  # a link that gave no answer would take its time again
 
     def work(on_step: OnStep, ticket: Ticket) -> Outcome:
-        with Ways(agent, profile, wait) as ways:
+        by_link = confirmed.basis["way"] == "link"  # a link that gave no answer would take its time again
+        with Ways(agent if by_link else None, profile, wait) as ways:
             return _carry_out(ways, confirmed.basis, on_step, ticket)
 
     return audit.record(profile, ACTION, work, on_step, confirmed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from . import journal
@@ -23,23 +23,25 @@ class Line(NamedTuple):
 
 
 def verify(path: str) -> ChainReport:
-    """Follow the chain through all files of the log. Raises AuditError when one can't be read."""
-    noted = journal.head(path)  # before the lines: somebody may be writing
-    names, lines = _whole(path)
-    follow = _Follow()
-    for line, after in zip(lines, [*lines[1:], None]):
-        if not follow.take(line, after):
+    """Follow the chain through all files of the log, a line at a time. Raises AuditError when one can't be read."""
+    while True:
+        noted = journal.head(path)  # before the lines: somebody may be writing
+        names = journal.files(path)
+        follow = _Follow(noted)
+        for line, after in _with_next(line for name in names for line in _lines(name)):
+            follow.take(line, after)
+        if len(journal.files(path)) == len(names):  # else it was rotated meanwhile
             break
-    misfit = follow.misfit or _cut_off(path, noted, names, lines)
-    return ChainReport(misfit is None, tuple(names), len(lines), misfit, tuple(follow.notes))
+    misfit = follow.misfit or follow.cut_off(path, names)
+    return ChainReport(misfit is None, tuple(names), follow.lines, misfit, tuple(follow.notes))
 
 
 def last(path: str, count: int) -> Entries:
     """The newest `count` entries, the oldest of them first; lines that are none are left out. Raises AuditError."""
     kept: collections.deque[Entry] = collections.deque(maxlen=count)
     for name in reversed(journal.files(path)):
-        older = [line.entry for line in _lines(name) if line.entry is not None]
-        kept.extendleft(older[: -(count - len(kept)) - 1 : -1])
+        entries = (line.entry for line in _lines(name) if line.entry is not None)
+        kept.extendleft(reversed(collections.deque(entries, count - len(kept))))
         if len(kept) == count:
             break
     return Entries(path, tuple(kept))
@@ -51,35 +53,59 @@ def about(path: str, ident: str) -> list[Entry]:
     Of the newest two files: its lines, and the questions about it, lie close together.
     """
     mark = ident.encode()
-    lines = (line for name in journal.files(path)[-2:] for line in journal.read(name).split(b"\n") if mark in line)
+    lines = (line for name in journal.files(path)[-2:] for line in journal.lines(name) if mark in line)
     return [entry for entry in map(_entry, lines) if entry is not None and entry.id == ident]
 
 
 class _Follow:
-    """misfit: the first line that does not fit, None as long as all do."""
+    """misfit: the first line that does not fit, None as long as all do. noted: the last line's hash, noted aside."""
 
-    def __init__(self) -> None:
+    def __init__(self, noted: str) -> None:
+        self.lines = 0
         self.misfit: Optional[Misfit] = None
         self.notes: list[str] = []
+        self._noted = noted
+        self._noted_was_there = False
+        self._last = 0
         self._expected: Optional[str] = None  # None before the first line
 
-    def take(self, line: Line, after: Optional[Line]) -> bool:
-        """False when `line` does not fit. after: the line behind it, which may tell that this one was cut off."""
+    def take(self, line: Line, after: Optional[Line]) -> None:
+        """after: the line behind it, which may tell that this one was cut off."""
+        self.lines += 1
+        self._last = line.number
+        self._noted_was_there |= line.hash == self._noted
+        if self.misfit is None:
+            self._follow(line, after)
+
+    def cut_off(self, path: str, names: Sequence[str]) -> Optional[Misfit]:
+        """Whether the last line is missing. An older one is noted when a crash came in between."""
+        if not self._noted:
+            if names:
+                self.notes.append(
+                    f"{os.path.basename(path)}.head, which notes the last line, tells nothing: "
+                    "lines cut off the end would not be missed"
+                )
+            return None
+        if self._noted_was_there:
+            return None
+        if not names:
+            return Misfit(path, 0, "the whole log is gone")
+        return Misfit(names[-1], self._last, "the lines after it are gone, or it was changed")
+
+    def _follow(self, line: Line, after: Optional[Line]) -> None:
         where = f"{os.path.basename(line.file)}:{line.number}"
         torn = after is not None and after.entry is not None and after.entry.kind == "torn"
         if torn and after is not None and after.entry is not None and after.entry.data.get("sha256") == line.hash:
             self.notes.append(f"{where} was cut off by a crash or a full disk, and the next line says so")
             self._expected = self._expected or NOTHING
-            return True
+            return
         if not line.whole and after is None:
             self.notes.append(f"{where}, the last line, has no end: a crash or a full disk cut it off while writing")
-            return True
+            return
         what = self._problem(line)
         if what:
             self.misfit = Misfit(line.file, line.number, what)
-            return False
         self._expected = line.hash
-        return True
 
     def _problem(self, line: Line) -> str:
         entry = line.entry
@@ -98,31 +124,21 @@ class _Follow:
         return "" if entry.prev == NOTHING else f"there was a log before it, whose last line had the hash {entry.prev}"
 
 
-def _whole(path: str) -> tuple[list[str], list[Line]]:
-    """All files and lines; read again when the log was rotated meanwhile."""
-    while True:
-        names = journal.files(path)
-        lines = [line for name in names for line in _lines(name)]
-        if len(journal.files(path)) == len(names):
-            return names, lines
-
-
-def _cut_off(path: str, noted: str, names: list[str], lines: list[Line]) -> Optional[Misfit]:
-    """Whether the last line that was noted aside is missing. An older one is noted when a crash came in between."""
-    if not noted or noted in {line.hash for line in lines}:
-        return None
-    if not names:
-        return Misfit(path, 0, "the whole log is gone")
-    return Misfit(names[-1], lines[-1].number if lines else 0, "the lines after it are gone, or it was changed")
+def _with_next(lines: Iterator[Line]) -> Iterator[tuple[Line, Optional[Line]]]:
+    """Each line and the one behind it."""
+    before: Optional[Line] = None
+    for line in lines:
+        if before is not None:
+            yield before, line
+        before = line
+    if before is not None:
+        yield before, None
 
 
 def _lines(name: str) -> Iterator[Line]:
-    content = journal.read(name)
-    parts = content.split(b"\n")
-    for number, text in enumerate(parts, 1):
-        if number == len(parts) and not text:
-            return  # behind the last newline
-        yield Line(name, number, digest(text), _entry(text), number < len(parts))
+    for number, text in enumerate(journal.lines(name), 1):
+        bare = text[:-1] if text.endswith(b"\n") else text
+        yield Line(name, number, digest(bare), _entry(bare), bare is not text)
 
 
 def _entry(text: bytes) -> Optional[Entry]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import os
 import re
 import stat
@@ -16,6 +17,7 @@ from .audit import NOTHING, AuditError, Entry, digest, line_of, now
 ROTATE_AT = 16 << 20  # bytes
 LOCK_WAIT = 1.0  # seconds; a stop must not wait for whoever froze with the lock in hand
 BLOCK = 1 << 16
+LONGEST = 64 << 20  # bytes of a line; what a log has room for is far less
 
 
 def append(path: str, entry: Entry, rotate_at: int = ROTATE_AT) -> None:
@@ -50,12 +52,11 @@ def files(path: str) -> list[str]:
     return [*paths, path] if os.path.lexists(path) else paths
 
 
-def read(path: str) -> bytes:
-    """Raises AuditError."""
+def lines(path: str) -> Iterator[bytes]:
+    """The lines of one file, each with its newline; one that is longer than LONGEST in pieces. Raises AuditError."""
     try:
-        handle = _open(path, os.O_RDONLY)
-        with os.fdopen(handle, "rb") as file:
-            return file.read()
+        with os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
+            yield from iter(functools.partial(file.readline, LONGEST), b"")
     except OSError as error:
         raise AuditError(f"{path} can't be read: {error.strerror or error}") from None
 
@@ -74,20 +75,35 @@ def head(path: str) -> str:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[int]:
-    handle = _open(f"{path}.head", os.O_RDWR | os.O_CREAT)
+    """The descriptor of `path.head`, locked, and still the file that others would lock."""
+    deadline = time.monotonic() + LOCK_WAIT
+    while True:
+        handle = _open(f"{path}.head", os.O_RDWR | os.O_CREAT)
+        try:
+            if _lock(handle) and _is_at(handle, f"{path}.head"):
+                yield handle
+                return
+        finally:
+            os.close(handle)
+        if time.monotonic() > deadline:
+            raise OSError("somebody else has it locked for too long")
+        time.sleep(0.005)
+
+
+def _lock(handle: int) -> bool:
     try:
-        deadline = time.monotonic() + LOCK_WAIT
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise OSError("somebody else has it locked for too long") from None
-                time.sleep(0.005)
-        yield handle
-    finally:
-        os.close(handle)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(handle: int, path: str) -> bool:
+    """Not when somebody removed it between opening and locking: then two writers would hold a lock each."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _open(path: str, flags: int) -> int:

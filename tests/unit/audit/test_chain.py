@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from remote.wire import chain, journal
-from remote.wire.audit import AuditError, Entry, digest, now
+from remote.wire.audit import AuditError, Entry, Misfit, digest, now
 
 
 def entry(kind: str = "begin", **data: object) -> Entry:
@@ -110,6 +112,65 @@ def test_a_log_that_was_taken_away_is_missed_for_ever(log: Path) -> None:
     report = chain.verify(str(log))
     assert report.misfit is not None
     assert "there was a log before it" in report.misfit.what
+
+
+@pytest.mark.parametrize("left", ["", "garbage", None])
+def test_without_the_note_of_the_last_line_it_is_said_that_an_end_would_not_be_missed(
+    log: Path, left: str | None
+) -> None:
+    head = log.parent / "kimi.jsonl.head"
+    if left is None:
+        head.unlink()
+    else:
+        head.write_text(left)
+    put(log, lines(log)[:4])
+    report = chain.verify(str(log))
+    assert report.ok
+    assert "would not be missed" in report.notes[-1]
+    journal.append(str(log), entry())
+    assert chain.verify(str(log)).notes == ()
+
+
+def test_a_lock_that_was_taken_away_is_none(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody cleans up between opening and locking: the next writer would have a lock of its own."""
+    head, real = log.parent / "kimi.jsonl.head", journal._lock
+    removed: list[bool] = []
+
+    def lock(handle: int) -> bool:
+        if not removed:
+            removed.append(True)
+            head.unlink()
+            with real_lock_elsewhere():
+                assert real(handle)
+            return True
+        return real(handle)
+
+    @contextlib.contextmanager
+    def real_lock_elsewhere() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "_lock", real)
+            journal.append(str(log), entry())
+        yield
+
+    monkeypatch.setattr(journal, "_lock", lock)
+    journal.append(str(log), entry())
+    assert chain.verify(str(log)).ok
+    assert len(lines(log)) == 8
+
+
+def test_a_huge_log_is_followed_a_line_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "audit.jsonl"
+    for number in range(40):
+        journal.append(str(path), entry(number=number, text="x" * 100_000), rotate_at=1 << 20)
+    tracemalloc.start()
+    report = chain.verify(str(path))
+    assert len(chain.last(str(path), 2).entries) == 2
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (report.ok, report.lines) == (True, 40 + len(report.files))
+    assert most < 2 << 20
+    monkeypatch.setattr(journal, "LONGEST", 50_000)
+    assert "no entry" in (chain.verify(str(path)).misfit or Misfit("", 0, "")).what
 
 
 def test_rotation_keeps_the_chain(tmp_path: Path) -> None:
