@@ -11,7 +11,7 @@ from console import audit
 from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
 from console.config.profile import Profile
-from console.operations import calls, readiness
+from console.operations import calls, fate, readiness
 from console.operations.verdicts import NAMES, WAITING, WORDS
 from console.text import span
 from remote.wire.dumps import Canary
@@ -26,11 +26,11 @@ COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.UNKNOWN: "cyan"}
 @click.pass_obj
 def command(profile: str | None, as_json: bool) -> None:
     """Send a few prompts to the running server and prove that their dumps mean what they should. Exits 1 unless so."""
-    steps: list[StepResult] = []
+    steps, on_step = _steps_told(as_json=as_json)
     with session(profile) as (agent, used):
         audit.refuse_read_only(used)
         _tell_what_is_waited_for(as_json=as_json)
-        found = calls.canary(agent, used, steps.append)
+        found = calls.canary(agent, used, on_step)
     if as_json:
         output.print_json({"ok": found.ok, "steps": steps, "canary": found})
     else:
@@ -43,17 +43,29 @@ def prove_what_started(
 ) -> tuple[dict[str, Any], bool]:
     """The canary that follows a start: what it adds to the document, and if all is well."""
     why = readiness.why_no_canary(profile, server)
-    steps: list[StepResult] = []
+    steps, on_step = _steps_told(as_json=as_json)
     if why:
         if not as_json and server.phase is Phase.READY:
             output.say(f"No canary: {why}.", fg="yellow")
         well = server.phase is Phase.READY and (server.canary is None or server.canary.verdict is Verdict.OK)
         return {"canary": None, "canary_steps": steps, "no_canary": why}, well
     _tell_what_is_waited_for(as_json=as_json)
-    found = readiness.prove_what_started(agent, profile, server, steps.append)
+    found = readiness.prove_what_started(agent, profile, server, on_step)
     if found is not None and not as_json:
         _print(found, steps)
     return {"canary": found, "canary_steps": steps, "no_canary": ""}, found is None or found.ok
+
+
+def _steps_told(*, as_json: bool) -> tuple[list[StepResult], calls.OnStep]:
+    """Printed at once is only what becomes of the link: the others are told as checks, when all are known."""
+    steps: list[StepResult] = []
+
+    def on_step(step: StepResult) -> None:
+        steps.append(step)
+        if step.title in fate.TITLES and not as_json:
+            output.print_step(step)
+
+    return steps, on_step
 
 
 def _tell_what_is_waited_for(*, as_json: bool) -> None:
@@ -65,7 +77,7 @@ def _print(found: Canary, steps: list[StepResult]) -> None:
     """A line a check; steps are the same checks, and an audit log that can't be written."""
     checks = {check.name for check in found.checks}
     for step in steps:
-        if step.title not in checks:
+        if step.title not in (*checks, *fate.TITLES):
             output.print_step(step)
     output.print_checks(found.checks)
     if found.tolerances:

@@ -15,8 +15,8 @@ from console.cli import output
 from console.client import AgentClient, connect
 from console.config import load
 from console.config.profile import Profile
-from console.errors import Refused
-from console.operations import calls
+from console.errors import OperatorError, Refused
+from console.operations import calls, fate
 from console.text import harmless
 from remote.wire.plan import Outcome, Plan, StepResult
 
@@ -50,7 +50,7 @@ def session(profile_name: str | None) -> Iterator[tuple[AgentClient, Profile]]:
 
 
 Choice = Callable[[AgentClient], str]
-Finish = Callable[[AgentClient, Profile], tuple[dict[str, Any], bool]]
+Finish = Callable[[calls.Agent, Profile], tuple[dict[str, Any], bool]]
 
 
 def act(
@@ -80,12 +80,26 @@ def act(
             confirm(yes=yes, as_json=as_json)
             outcome = _run(agent, profile, plan, document, as_json=as_json)
             well = outcome.ok
+        status = 0 if well else EXIT_NOT_OK
         if well and not dry_run and finish is not None:
-            more, well = finish(agent, profile)
-            document.update(more)
+            status = _finish(agent, profile, document, finish, as_json=as_json)
         if as_json:
             output.print_json(document)
-        return 0 if well else EXIT_NOT_OK
+        return status
+
+
+def _finish(agent: AgentClient, profile: Profile, document: dict[str, Any], finish: Finish, *, as_json: bool) -> int:
+    """What goes on after the outcome, which is told whatever happens here; the exit status."""
+    try:
+        with fate.again(agent) as living:
+            more, well = finish(living, profile)
+    except OperatorError as error:
+        if not as_json:
+            raise
+        document["error"] = error.report()
+        return error.exit_code
+    document.update(more)
+    return 0 if well else EXIT_NOT_OK
 
 
 def _run(agent: AgentClient, profile: Profile, plan: Plan, document: dict[str, Any], *, as_json: bool) -> Outcome:

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 ASK = 10.0  # seconds for the answer: a log is read, and a line written
 EVERY = 1.0
 PATIENCE = 120.0  # seconds for the link to come back, where nobody is there to give the wait up
-LOST, FOLLOWED, LEARNED = "The link was lost on the way", "Follow it in the container", "What became of it"
+LOST, SILENT = "The link was lost on the way", "No answer came in time"
+FOLLOWED, LEARNED = "Follow it in the container", "What became of it"
+TITLES = (LOST, SILENT, FOLLOWED, LEARNED)  # of steps that are told here, none of them the action's own
 
 
 class NeverBegun(LinkLost):
@@ -103,8 +105,11 @@ def act(
         if ticket is None:
             raise
         cut = error
-    on_step(StepResult(LOST, ok=False, detail=f"{cut.what}. What became of it is asked when the link is back."))
+    title = LOST if isinstance(cut, LinkLost) else SILENT
+    on_step(StepResult(title, ok=False, detail=f"{cut.what}. What became of it is asked as soon as there is a link."))
     fate = _learned(agent, ticket, cut, on_step, wait or Wait())
+    if fate.became is Became.NEVER and told:
+        raise _unknown(cut, ticket, "it had begun, but no log there tells of it")
     for step in fate.steps[len(told) :]:
         on_step(step)
     return _answer(fate)
@@ -128,7 +133,7 @@ def _learned(agent: Agent, ticket: Ticket, cut: LinkError, on_step: OnStep, wait
     wait.begin()
     while wait.pause():
         try:
-            with _again(agent) as link:
+            with again(agent) as link:
                 fate = _fate(link, ticket)
                 while fate.became is Became.RUNNING and wait.pause():
                     if not followed:
@@ -152,8 +157,11 @@ def _fate(link: Agent, ticket: Ticket) -> Fate:
     return decode(Fate, link.call("audit.fate", timeout=ASK, ident=ticket.id))
 
 
-def _again(agent: Agent) -> AbstractContextManager[Agent]:
-    """A Link comes back by itself; a client's line is gone for good, so there is another one."""
+def again(agent: Agent) -> AbstractContextManager[Agent]:
+    """The agent, over a line that lives. A Link comes back by itself; of a client whose line went there is another.
+
+    Raises as `connect`.
+    """
     if isinstance(agent, AgentClient) and agent.lost is not None:
         return contextlib.closing(agent.renew())
     return contextlib.nullcontext(agent)

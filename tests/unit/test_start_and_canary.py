@@ -14,9 +14,10 @@ from console.cli import main, session
 from console.config import write
 from console.config.profile import Container, Profile, Server
 from console.errors import LinkLost
-from console.operations import calls, readiness, verdicts
+from console.operations import calls, fate, readiness, verdicts
 from remote.canary import tolerance
 from remote.dumps import generate, request
+from remote.wire.audit import Became, Fate
 from remote.wire.codec import encode
 from remote.wire.dumps import Canary
 from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
@@ -141,6 +142,35 @@ def test_none_follows_where(why: str, start: Start, capsys: pytest.CaptureFixtur
     said = capsys.readouterr()
     assert told in said.out + said.err
     assert "canary" not in agent.asked
+
+
+def test_a_start_is_told_whatever_becomes_of_the_wait(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    assert start(Agent(state(Phase.LOADING), LinkLost("it broke")), "--wait", "--json") == 4
+    document = json.loads(capsys.readouterr().out)
+    assert document["outcome"]["summary"] == STARTED.summary
+    assert document["error"]["what"] == "it broke"
+
+
+def test_the_wait_goes_on_over_another_line_when_the_first_one_went(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, next_one = Agent(), Agent(state(), canary=canary(Verdict.OK))
+    again = {gone: next_one}
+    monkeypatch.setattr(fate, "again", lambda agent: contextlib.nullcontext(again.get(agent, agent)))
+    assert start(gone, "--wait") == 0
+    assert (gone.asked, next_one.asked) == (["plan", "run"], ["server.state", "canary"])
+
+
+def test_what_becomes_of_the_link_of_a_canary_is_told_at_once(
+    start: Start, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And each of it once, also where nothing else comes."""
+    monkeypatch.setattr(fate, "EVERY", 0.01)
+    agent = Agent(state(), canary=LinkLost("it broke"))
+    agent.answers["audit.fate"] = Fate(Became.CUT_OFF, "10:00")
+    assert start(agent, "--wait") == LinkLost.exit_code
+    said = capsys.readouterr().out
+    assert [said.count(f" {title} (") for title in fate.TITLES] == [1, 0, 0, 1]
 
 
 def test_a_server_that_ran_unproved_is_proved(start: Start) -> None:

@@ -161,14 +161,16 @@ def ask(line: Line, wait: Wait | None = None) -> tuple[Any, list[StepResult]]:
     return fate.act(line, "run", TICKET, steps.append, timeout=5, wait=wait), steps
 
 
-@pytest.mark.parametrize("cut", [CUT, NoAnswer("run: nothing for 180 s")], ids=lambda cut: cut.id)
-def test_it_is_learned_on_the_next_link_and_asked_for_once(cut: OperatorError) -> None:
+@pytest.mark.parametrize(
+    ("cut", "title"), [(CUT, fate.LOST), (NoAnswer("run: nothing for 180 s"), fate.SILENT)], ids=["lost", "silent"]
+)
+def test_it_is_learned_on_the_next_link_and_asked_for_once(cut: OperatorError, title: str) -> None:
     line = Line(cut, NO_LINK, NO_LINK, DONE)
     answer, steps = ask(line)
     assert answer == encode(OUTCOME)
     assert line.asked.count("run") == 1
     titles = [step.title for step in steps]
-    assert titles == ["one", fate.LOST, fate.LEARNED, "two"], "each step once"
+    assert titles == ["one", title, fate.LEARNED, "two"], "each step once"
     assert cut.args[0] in steps[1].detail
 
 
@@ -191,7 +193,14 @@ def test_what_still_runs_is_followed() -> None:
 )
 def test_what_did_not_end_well_is_said(said: Fate | OperatorError, kind: type[OperatorError], words: str) -> None:
     with pytest.raises(kind, match=words):
-        ask(Line(CUT, said))
+        ask(Line(CUT, said, steps=0))
+
+
+def test_what_was_seen_to_begin_is_not_said_to_have_never_begun() -> None:
+    """Where there was no room for its line in the log."""
+    with pytest.raises(LinkLost, match="it had begun, but no log there tells of it") as caught:
+        ask(Line(CUT, Fate(Became.NEVER)))
+    assert not isinstance(caught.value, NeverBegun)
 
 
 def test_without_a_link_nothing_is_asked_for_later() -> None:
