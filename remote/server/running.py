@@ -32,17 +32,19 @@ def target(found: find.Found, profile: Target) -> Optional[Target]:
     if parent is None or not environ or processes.user(parent.pid) != processes.user(os.getpid()):
         return None
     flags, _ = parse(_arguments(parent))
+    layers = _layers(environ, profile)
     own = {canonical(flag.name): flag for flag in flags if canonical(flag.name) in OWN_KEYS}
     return dataclasses.replace(
         profile,
         python=_python(parent, environ),
         model_path=_value(own.get("--model-path"), profile.model_path),
         host=_value(own.get("--host"), "127.0.0.1"),
-        tp=int(_value(own.get("--tp-size"), "1")),
+        tp=_number(_value(own.get("--tp-size"), "1")) or 1,
         flags=tuple(word for flag in flags if canonical(flag.name) not in OWN_KEYS for word in _words(flag)),
-        env=_environment(found, environ),
+        env=_environment(found, environ, profile),
         dump_dir=environ.get(command.DUMP_DIR, profile.dump_dir),
-        layers=_layers(environ, profile),
+        layers=layers,
+        eagle_layer_ids=profile.eagle_layer_ids if layers == profile.layers else None,  # those of other layers
     )
 
 
@@ -79,16 +81,22 @@ def _python(parent: Process, environ: dict[str, str]) -> str:
     return shutil.which(name, path=environ.get("PATH")) or name
 
 
-def _environment(found: find.Found, environ: dict[str, str]) -> dict[str, str]:
+def _environment(found: find.Found, environ: dict[str, str], profile: Target) -> dict[str, str]:
     """Without what `command.environment` sets itself."""
-    ours = set(found.record.env) if found.ours and found.record else None
-    names = (name for name in environ if (name in ours if ours is not None else MATTERS.match(name)))
-    return {name: environ[name] for name in names if name not in command.DUMP_ENV}
+    if found.ours and found.record:
+        names = set(found.record.env)
+    else:
+        names = {name for name in environ if MATTERS.match(name) or name in profile.env}
+    return {name: value for name, value in environ.items() if name in names and name not in command.DUMP_ENV}
 
 
 def _layers(environ: dict[str, str], profile: Target) -> tuple[int, ...]:
-    words = environ.get(command.DUMP_LAYERS, "").split(",")
-    return tuple(map(int, words)) if all(word.isdigit() for word in words) else profile.layers
+    numbers = [_number(word) for word in environ.get(command.DUMP_LAYERS, "").split(",")]
+    return tuple(n for n in numbers if n is not None) if None not in numbers else profile.layers
+
+
+def _number(word: str) -> Optional[int]:
+    return int(word) if word.isdecimal() and len(word) < 10 else None
 
 
 def _value(flag: Optional[Flag], default: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from remote import processes
-from remote.server import command, find, launch, restart, state, stop
+from remote.server import command, find, launch, restart, running, state, stop
 from remote.server.restart import AS_IT_RUNS
 from remote.wire.errors import ChangedSincePlan, Refused
 from remote.wire.plan import Outcome, Plan, StepResult
@@ -71,7 +71,8 @@ def test_where_the_profile_says_otherwise_both_can_be_had(stand_in: StandIn) -> 
     start(stand_in.target)
     changed = dataclasses.replace(
         stand_in.target,
-        layers=(1, 2),
+        layers=(2, 3),
+        eagle_layer_ids=(2, 3),
         flags=("--device cpu", "--load-format dummy", "--dtype=half", "--api-key=hunter3"),
         env={**stand_in.target.env, "NCCL_DEBUG": "INFO", "HF_TOKEN": "hunter4"},
     )
@@ -79,7 +80,7 @@ def test_where_the_profile_says_otherwise_both_can_be_had(stand_in: StandIn) -> 
     for plan, flag in ((as_it_runs, "--by-profile"), (by_profile, "--as-it-runs")):
         said = told(plan)
         assert plan.basis["differs"] == [
-            "layers (1, 2) instead of (3, 31, 59)",
+            "layers (2, 3) instead of (3, 31, 59)",
             "with --dtype half",
             "with --api-key •••",
             "with HF_TOKEN=•••",
@@ -94,7 +95,7 @@ def test_where_the_profile_says_otherwise_both_can_be_had(stand_in: StandIn) -> 
     assert processes.environ(parent(changed).pid)[command.DUMP_LAYERS] == "3,31,59"
     assert restart.run_by_profile(changed, restart.plan_by_profile(changed).basis, lambda _: None).ok
     assert processes.flag_value(parent(changed), "--dtype") == "half"
-    assert processes.environ(parent(changed).pid)[command.DUMP_LAYERS] == "1,2"
+    assert processes.environ(parent(changed).pid)[command.DUMP_LAYERS] == "2,3"
     assert restart.plan(changed).basis["differs"] == []
 
 
@@ -111,7 +112,9 @@ def by_hand(stand_in: StandIn, *flags: str, **env: str) -> Iterator[subprocess.P
 
 
 def test_a_server_started_by_hand_keeps_its_own_command_line(stand_in: StandIn) -> None:
-    with by_hand(stand_in, "--api-key", "hunter2", "--dtype", "half", NCCL_DEBUG="INFO", HOME="/x", HF_TOKEN="hunter5"):
+    stand_in.target = dataclasses.replace(stand_in.target, env={**stand_in.target.env, "ODD": "2"})
+    shell = {"NCCL_DEBUG": "INFO", "HOME": "/x", "HF_TOKEN": "hunter5", "ODD": "1"}
+    with by_hand(stand_in, "--api-key", "hunter2", "--dtype", "half", **shell):
         plan = restart.plan(stand_in.target)
         assert "did not start these" in told(plan)
         assert "--dtype half" in told(plan)
@@ -124,7 +127,8 @@ def test_a_server_started_by_hand_keeps_its_own_command_line(stand_in: StandIn) 
     assert after.pid != child.pid
     assert [processes.flag_value(after, name) for name in ("--api-key", "--dtype")] == ["hunter2", "half"]
     env = processes.environ(after.pid)
-    assert (env["NCCL_DEBUG"], env["HF_TOKEN"], env.get("HOME")) == ("INFO", "hunter5", os.environ.get("HOME"))
+    assert (env["NCCL_DEBUG"], env["HF_TOKEN"], env["ODD"]) == ("INFO", "hunter5", "1")
+    assert env.get("HOME") == os.environ.get("HOME")
     assert env[command.DUMP_DIR] == stand_in.target.dump_dir  # what dumping needs is added
 
 
@@ -136,6 +140,18 @@ def test_another_users_command_is_never_run_by_this_one(stand_in: StandIn, monke
     with pytest.raises(Refused, match="another user's"):
         restart.run(stand_in.target, {"stop": {}, "start": {}}, lambda _: None)
     assert restart.plan_by_profile(stand_in.target).needed
+
+
+@pytest.mark.parametrize("odd", ["", "many", "²", "-3", "9" * 5000])
+def test_what_is_no_number_on_a_command_line_breaks_nothing(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = processes.read(os.getpid())
+    assert mine is not None
+    parent = dataclasses.replace(mine, argv=("/p", "-m", "sglang.launch_server", f"--tp={odd}", "--port"))
+    monkeypatch.setattr(processes, "environ", lambda _: {command.DUMP_LAYERS: f"3,{odd}", "PATH": "/bin"})
+    profile = Target("/p", "/m", port=1, layers=(7,))
+    now = running.target(find.Found(1, parent, (), None), profile)
+    assert now is not None
+    assert (now.tp, now.layers) == (1, (7,))
 
 
 def test_nothing_is_stopped_for_a_start_that_would_fail(stand_in: StandIn) -> None:
