@@ -12,7 +12,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,6 +25,7 @@ from remote.wire.target import Target
 from tests.schema import problems_in
 
 HERE = Path(__file__).parent
+QUIET = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
 GRAPHS_OFF = ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled")
 
 
@@ -86,25 +87,36 @@ class Server:
     def __init__(self, folder: Path, url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.folder = folder
         self.log = log
-        self._url = url
+        self.url = url
         self._process = process
 
     def until_ready(self, seconds: float = 600) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._process.poll() is None:
             with contextlib.suppress(urllib.error.URLError, OSError):
-                if urllib.request.urlopen(f"{self._url}/health", timeout=2).status == 200:
+                if urllib.request.urlopen(f"{self.url}/health", timeout=2).status == 200:
                     return
             time.sleep(0.3)
         raise AssertionError(f"the server did not start:\n{self.log.read_text(errors='replace')[-3000:]}")
 
+    def until_said(self, words: str, seconds: float = 600) -> None:
+        """In its log. It need not become ready."""
+        deadline = time.monotonic() + seconds
+        while words not in self.log.read_text(errors="replace"):
+            running = self._process.poll() is None and time.monotonic() < deadline
+            assert running, f"not said: {words}\n{self.log.read_text(errors='replace')[-3000:]}"
+            time.sleep(0.2)
+
     def ask(self, rid: str, ids: list[int]) -> None:
-        body = {"input_ids": ids, "rid": rid, "sampling_params": {"max_new_tokens": 2, "temperature": 0}}
-        request = urllib.request.Request(
-            f"{self._url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
+        assert self.generate(rid, input_ids=ids)["meta_info"]["prompt_tokens"] == len(ids)
+
+    def generate(self, rid: str, tokens: int = 2, **prompt: Any) -> Any:
+        """What the server answers to a prompt; `tokens` are generated."""
+        sampling = {"max_new_tokens": tokens, "temperature": 0}
+        body = json.dumps({**prompt, "rid": rid, "sampling_params": sampling}).encode()
+        request = urllib.request.Request(f"{self.url}/generate", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=300) as answer:
-            assert json.load(answer)["meta_info"]["prompt_tokens"] == len(ids)
+            return json.load(answer)
 
     def ask_all(self, prompts: Mapping[str, list[int]], at_once: int = 16) -> None:
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
@@ -113,13 +125,18 @@ class Server:
     def ended(self, count: int, seconds: float = 60) -> list[dict[str, Any]]:
         """Metadata of `count` requests, with `error` where there is one, when so many have ended."""
         wait_for(lambda: len(self._requests()) >= count, seconds)
+        found = self.metas()
+        assert len(found) == count
+        assert problems_in(self.folder) == []
+        return found
+
+    def metas(self) -> list[dict[str, Any]]:
+        """Metadata of the requests that have ended, with `error` where there is one."""
         found = []
         for request in self._requests():
             meta = json.loads((request / "meta.json").read_text())
             error = request / "error"
             found.append({**meta, "error": json.loads(error.read_text()) if error.exists() else None})
-        assert len(found) == count
-        assert problems_in(self.folder) == []
         return found
 
     def _requests(self) -> list[Path]:
@@ -151,33 +168,49 @@ def wait_for(seen: Callable[[], bool], seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def serving(
+def serving(engine: Engine, version: str, work: Path, *flags: str, **more: Any) -> Iterator[Server]:
+    """A server as `launched` has it, when it is ready."""
+    with launched(engine, version, work, *flags, **more) as server:
+        server.until_ready()
+        yield server
+
+
+@contextlib.contextmanager
+def launched(
     engine: Engine,
     version: str,
     work: Path,
     *flags: str,
     changes: tuple[str, ...] = (),
     env: Mapping[str, str] = MappingProxyType({}),
+    without: Collection[str] = (),
+    model: Path | None = None,
 ) -> Iterator[Server]:
-    """The release's server, patched by the product, with `flags` beyond those that it needs on a CPU."""
+    """The release's server, patched by the product, with `flags` beyond those that it needs on a CPU.
+
+    without: flags and variables that every other server has.
+    """
     release = RELEASES[version]
     path = f"{HERE / 'inside'}:{_overlay(engine, release)}"
     dumps, port, log = work / "dumps", _low_port(), work / "server.log"
-    target = Target(str(engine.python), str(engine.model), env={"PYTHONPATH": path}, dump_dir=str(dumps), layers=LAYERS)
+    model = model or engine.model
+    target = Target(str(engine.python), str(model), env={"PYTHONPATH": path}, dump_dir=str(dumps), layers=LAYERS)
     plan = operations.plan_apply(target)
     if plan.needed:
         operations.apply(target, plan.basis, lambda _: None)
-    command = [str(engine.python), "-m", "sglang.launch_server", "--model-path", str(engine.model), "--host=127.0.0.1"]
-    command += [f"--port={port}", *FLAGS, *release.graphs_off, "--skip-server-warmup", *flags]
+    command = [str(engine.python), "-m", "sglang.launch_server", "--model-path", str(model), "--host=127.0.0.1"]
+    usual = [flag for flag in (*FLAGS, *release.graphs_off, "--skip-server-warmup") if flag not in without]
+    command += [f"--port={port}", *usual, *flags]
     settings = {
         **ENVIRONMENT,
         "PYTHONPATH": path,
         "HS_TEST": ",".join((*release.changes, *changes)),
         "SGLANG_HS_DUMP_DIR": str(dumps),
         "SGLANG_HS_DUMP_LAYERS": ",".join(map(str, LAYERS)),
-        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
+        QUIET: "0",
         **env,
     }
+    settings = {name: value for name, value in settings.items() if name not in without}
     with log.open("wb") as file:
         process = subprocess.Popen(
             command, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
@@ -185,15 +218,14 @@ def serving(
         )  # fmt: skip
     server = Server(dumps, f"http://127.0.0.1:{port}", process, log)
     try:
-        server.until_ready()
         yield server
     finally:
         server.stop()
 
 
-def compared(engine: Engine, folder: Path) -> dict[str, dict[str, Any]]:
+def compared(engine: Engine, folder: Path, model: Path | None = None) -> dict[str, dict[str, Any]]:
     """rid → what reference.py says about its dump."""
-    command = [engine.python, HERE / "reference.py", engine.model, folder]
+    command = [engine.python, HERE / "reference.py", model or engine.model, folder]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **ENVIRONMENT}
     )

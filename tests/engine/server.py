@@ -43,11 +43,22 @@ class Server:
         assert state.phase is Phase.READY, state
 
     def ask(self, rid: str, ids: list[int]) -> None:
-        body = {"input_ids": ids, "rid": rid, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
-        url = f"http://127.0.0.1:{self.port}/generate"
-        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        assert self.generate(rid, input_ids=ids)["meta_info"]["prompt_tokens"] == len(ids)
+
+    def generate(self, rid: str, **prompt: Any) -> Any:
+        body = {**prompt, "rid": rid, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
+        request = urllib.request.Request(
+            self._url("generate"), json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=120) as answer:
-            assert json.load(answer)["meta_info"]["prompt_tokens"] == len(ids)
+            return json.load(answer)
+
+    def get(self, path: str) -> None:
+        with urllib.request.urlopen(self._url(path), timeout=60) as answer:
+            assert answer.status == 200
+
+    def _url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{path}"
 
     def ask_all(self, prompts: dict[str, list[int]], at_once: int) -> None:
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
@@ -58,6 +69,17 @@ class Server:
         read = [json.loads((done.parent / "meta.json").read_text()) for done in self.folder.glob("req_*/done")]
         assert len({meta["rid"] for meta in read}) == len(read)
         return {meta["rid"]: meta for meta in read}
+
+    def errors(self) -> dict[str, dict[str, str]]:
+        """rid → cause and detail of all that could not be dumped."""
+        found = {path.parent: json.loads(path.read_text()) for path in self.folder.glob("req_*/error")}
+        return {json.loads((request / "meta.json").read_text())["rid"]: error for request, error in found.items()}
+
+    def counters(self) -> dict[str, Any]:
+        """Of the process that dumps, as it last wrote them."""
+        (path,) = self.folder.glob(".stats/*.json")
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
 
     def compared(self) -> dict[str, dict[str, Any]]:
         """What reference.py says of every dump: req_N → its rid, its ids, and the error of each tensor."""

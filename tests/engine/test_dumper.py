@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import fcntl
 import hashlib
 import http.client
 import json
@@ -54,6 +55,26 @@ def server(stage: Stage) -> Iterator[Server]:
         made.act("patch.apply")
         made.start()
         yield made
+
+
+@pytest.fixture
+def small(server: Server) -> Iterator[Path]:
+    """A tmpfs of 4 MiB where the dumps go."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(server.folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a small tmpfs can be mounted by root only")
+    try:
+        yield server.folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(server.folder)], check=True)  # counters are written now and then
+
+
+def test_a_start_makes_no_dump(server: Server) -> None:
+    """Neither SGLang's own request of a warm-up, which the product turns off, nor any that asks how it is."""
+    for path in ("health", "health_generate"):
+        server.get(path)
+    assert not list(server.folder.glob("*req_*"))
+    wait_for("count of the second", lambda: server.counters()["skipped"] == {"health check": 1})
 
 
 def test_every_request_of_a_crowd_has_its_own_right_states(server: Server) -> None:
@@ -113,6 +134,32 @@ def test_a_request_that_is_sent_again_moves_no_other(server: Server) -> None:  #
     assert {rid: server.metas()[rid]["ids_sha256"] for rid in others} == {
         rid: hashlib.sha256(struct.pack(f"<{len(sent)}q", *sent)).hexdigest() for rid, sent in others.items()
     }
+
+
+def test_writers_that_stand_still_hold_no_request_up(server: Server) -> None:
+    """Numbers are claimed under a lock, which a folder that does not answer would hold for as long."""
+    sent = prompts("held up", 40, 60)
+    with (server.folder / ".counter").open() as counter:
+        fcntl.flock(counter, fcntl.LOCK_EX)
+        server.ask_all(sent, 20)
+        assert not set(sent) & set(server.metas()), "all are answered, none is written"
+    wait_for("40 dumps", lambda: set(sent) <= set(server.metas()))
+    metas = server.metas()
+    assert {rid: metas[rid]["num_tokens"] for rid in sent} == {rid: len(ids) for rid, ids in sent.items()}
+
+
+def test_a_full_tmpfs_costs_the_dumps_and_no_answer(server: Server, small: Path) -> None:
+    sent = prompts("crammed", 24, 600)
+    server.ask_all(sent, 8)
+    wait_for("end of all", lambda: len(server.metas()) + len(server.errors()) == 24)
+    assert server.metas(), "some found room"
+    assert {error["cause"] for error in server.errors().values()} == {"no room where the dumps are written"}
+    assert problems_in(server.folder) == []
+    for request in server.folder.glob("req_*"):
+        assert (request / "error").exists() or (request / "done").exists()
+        shutil.rmtree(request)
+    server.ask("room again", [5, 6, 7])
+    wait_for("dump", lambda: "room again" in server.metas())
 
 
 def test_a_deleted_folder_costs_no_request_and_no_number(server: Server) -> None:

@@ -85,6 +85,18 @@ def test_two_ranks_of_data_parallel_attention(
 
 
 @pytest.mark.matrix
+def test_two_replicas_never_share_a_number(engine: Engine, tmp_path: Path) -> None:
+    """Each has all layers, requests of its own and a writer of its own; the folder is one."""
+    sent = prompts()
+    with serving(engine, "0.5.23", tmp_path, *WHOLE, NO_CACHE, "--dp-size=2", env=TWO_CORES) as server:
+        server.ask_all(sent)
+        metas = server.ended(len(sent))
+        assert len({meta["pid"] for meta in metas}) == 2
+        assert {meta["counter"] for meta in metas} == set(range(len(sent)))
+        prove(server, engine, sent)
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize("version", releases.RELEASES)
 @pytest.mark.parametrize("flags", [WHOLE, CHUNKS], ids=["whole", "chunks"])
 def test_one_rank(engine: Engine, tmp_path: Path, version: str, flags: tuple[str, ...]) -> None:

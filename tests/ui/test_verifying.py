@@ -133,13 +133,17 @@ async def test_what_is_wrong_with_one_is_told_with_its_remedy() -> None:
 async def test_what_its_end_says_beside_the_counts(size: tuple[int, int]) -> None:
     stage = Stage(scenes.answering)
     ended = dataclasses.replace(
-        scenes.summed((Verified.OK, 1286)), superseded=tuple(range(3, 1200)), note="audit.jsonl can't be written: full"
+        scenes.summed((Verified.OK, 1286)),
+        superseded=tuple(range(3, 1200)),
+        longer=(7, 9),
+        note="audit.jsonl can't be written: full",
     )
     async with on_stage(stage, size=size) as pilot:
         link_of(stage).answers["dumps.verify"] = ended
         await all_told(pilot)
         shown = " ".join(words(pilot).split())
         assert "! 1,197 superseded, because the request was sent again: req_3, req_4, " in shown
+        assert "! 2 longer than an older one of the same rid, so retracted: req_7, req_9" in shown
         assert "req_12 and 1,187 more" in shown
         assert "! audit.jsonl can't be written: full" in shown
         await pilot.press("c")
