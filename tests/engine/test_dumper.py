@@ -28,7 +28,11 @@ from remote.wire.server import Phase
 from tests.engine.server import HERE, LIMIT, Server, product, prompts, wait_for
 from tests.schema import problems_in
 
-CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "dumper_cases.py").read_text(), re.MULTILINE)
+CASES = [
+    name
+    for file in sorted((HERE / "cases").glob("*.py"))
+    for name in re.findall(r"^@case\ndef (\w+)", file.read_text(), re.MULTILINE)
+]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,76 @@
+"""Memory for states that wait to be written, and writers that do not keep up."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import Any
+
+import torch
+
+from remote.dumper import dumper as module
+from remote.dumper.pool import Pool
+from tests.engine.cases import case
+from tests.engine.dumper_model import Bench
+
+
+@case
+def memory_is_lent_once() -> None:
+    pool, dice = Pool(1 << 20), random.Random(3)
+    held: dict[int, Any] = {}
+    for number in range(3000):
+        loan = pool.lend(dice.randrange(1, 200_000), False, 0)
+        if loan is not None:
+            loan.memory.fill_(number % 251)
+            held[number] = loan
+        for old in dice.sample(sorted(held), min(len(held), dice.randrange(3) if loan else 2)):
+            gone = held.pop(old)
+            assert bool((gone.memory == old % 251).all()), "somebody else wrote there"
+            gone.release()
+    for loan in held.values():
+        loan.release()
+    assert pool._free == [(0, 1 << 20)]
+
+
+@case
+def the_pool_is_ready_before_the_first_pass() -> None:
+    bench = Bench()
+    bench.dumper.prepare(torch.device("cpu"))
+    deadline = time.monotonic() + 5
+    while bench.dumper._pool._memory is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    bench.forward(bench.batch([3]))
+    told = bench.stats.snapshot()
+    assert (told["passes"], told["requests"], told["dumped"]) == (1, 1, 1)
+    assert 0 < told["forward_seconds"] < 1
+
+
+@case
+def passes_larger_than_the_pool() -> None:
+    bench = Bench(pool=4096)
+    for number in range(3):
+        bench.forward(bench.batch([1000, 500], rids=[f"a{number}", f"b{number}"]))
+    assert len(bench.numbers("done")) == 6
+    assert bench.dumper._pool._lent == 0
+    assert bench.dumper._pool._free == [(0, 4096)]
+
+
+@case
+def writers_that_do_not_keep_up() -> None:
+    bench = Bench()
+    bench.dumper._patience = 0.3
+    loan = bench.dumper._pool.lend(1 << 20, False, 0)
+    assert loan is not None
+    start = time.monotonic()
+    for number in range(20):
+        bench.forward(bench.batch([3], rids=[f"r{number}"]))
+    assert 0.3 <= time.monotonic() - start < 3, "the server waits once, not for each pass"
+    loan.release()
+    bench.forward(bench.batch([3], rids=["later"]))
+    assert set(bench.numbers("done")) == {"later"}
+    errors = [json.loads(path.read_text()) for path in bench.folder.glob("req_*/error")]
+    assert len(errors) == 20
+    assert all("do not keep up" in error["cause"] for error in errors)
+    assert bench.dumper._patience == module._PATIENCE_S
