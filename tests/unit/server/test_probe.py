@@ -25,6 +25,14 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "BETWEEN_LOGS", 60.0)  # however slow the machine
 
 
+def answers(stand_in: StandIn) -> None:
+    """However slow the machine."""
+    stand_in.says("200")
+    with pytest.MonkeyPatch.context() as patient:
+        patient.setattr(probe, "DEADLINE", 60.0)
+        assert probe.ask_for_a_token(stand_in.target).verdict is Verdict.OK
+
+
 def ready(stand_in: StandIn, says: str) -> None:
     start(stand_in.target)
     stand_in.says(says)
@@ -34,7 +42,7 @@ def ready(stand_in: StandIn, says: str) -> None:
 def warm(stand_in: StandIn, says: str) -> None:
     """It has answered once, and now does as it says."""
     ready(stand_in, "200")
-    assert probe.ask_for_a_token(stand_in.target).verdict is Verdict.OK
+    answers(stand_in)
     stand_in.says(says)
 
 
@@ -54,7 +62,7 @@ def known(stand_in: StandIn) -> Judgement | None:
 
 def test_one_that_answers_is_well(stand_in: StandIn) -> None:
     ready(stand_in, "200")
-    assert probe.ask_for_a_token(stand_in.target).verdict is Verdict.OK
+    answers(stand_in)
     assert state.read(stand_in.target).phase is Phase.READY
     assert not Path(stand_in.target.dump_dir).exists()
 
@@ -69,8 +77,7 @@ def test_one_that_does_not_is_not_ready_until_it_works_again(stand_in: StandIn) 
     assert "answers /health, but not requests" in seen.detail
     logs(stand_in, "Prefill batch, #new-token: 10")
     assert state.read(stand_in.target).phase is Phase.READY
-    stand_in.says("200")
-    assert probe.ask_for_a_token(stand_in.target).verdict is Verdict.OK
+    answers(stand_in)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +125,7 @@ def test_every_request_tells(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch)
     ready(stand_in, "deaf")
     for says, told in (("deaf", Verdict.BAD), ("closes", Verdict.BAD), ("200", Verdict.OK), ("closes", Verdict.OK)):
         stand_in.says(says)
-        server = Generate(stand_in.target, 0.5)
+        server = Generate(stand_in.target, 0.5 if says == "deaf" else 60.0)
         server.send({"input_ids": [1, 2]})
         server.answer()
         last = known(stand_in)
