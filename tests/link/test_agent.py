@@ -78,7 +78,7 @@ def test_on_every_python(archive: Path, python: str) -> None:
     hello = agent.hear()["hello"]
     assert (hello["digest"], hello["notes"]) == (packed().digest, ["a note"])
     assert agent.ask(1, "echo", value=[1])["ok"] == [1]
-    agent.process.communicate(timeout=5)
+    agent.process.communicate(timeout=60)
     assert agent.process.returncode == 0
 
 
@@ -89,16 +89,16 @@ def test_the_real_agent_starts_on_every_python(tmp_path: Path, python: str) -> N
     agent = Agent(real, python)
     agent.hear()
     assert "now" in agent.ask(1, "ping")["ok"]
-    agent.process.communicate(timeout=5)
+    agent.process.communicate(timeout=60)
 
 
 def test_the_end_of_stdin_ends_it_promptly_with_its_streams(agent: Agent) -> None:
     agent.hear()
     agent.ask(1, "watch.ticks", pause=0.05)
     began = time.monotonic()
-    agent.process.communicate(timeout=5)
+    agent.process.communicate(timeout=60)
     assert agent.process.returncode == 0
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < loop.GRACE, "which is for what is under way"
 
 
 def test_nobody_to_read_ends_it(agent: Agent) -> None:
@@ -106,7 +106,7 @@ def test_nobody_to_read_ends_it(agent: Agent) -> None:
     agent.ask(1, "watch.ticks", pause=0.05)
     assert agent.process.stdout is not None
     agent.process.stdout.close()
-    agent.process.wait(3)
+    agent.process.wait(60)
 
 
 def test_what_is_under_way_ends_when_nobody_reads_any_more(agent: Agent, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_is_under_way_ends_when_nobody_reads_any_more(agent: Agent, tmp_pat
     agent.hear()
     assert agent.process.stdout is not None
     agent.process.stdout.close()
-    agent.process.wait(5)
+    agent.process.wait(60)
     assert (tmp_path / "ran").read_text() == "begun\nended\n"
 
 
@@ -180,7 +180,7 @@ def test_a_damaged_archive_does_not_start(archive: Path) -> None:
     with zipfile.ZipFile(archive, "a") as file:
         file.writestr("more", "x")
     agent = Agent(archive)
-    out, err = agent.process.communicate(timeout=5)
+    out, err = agent.process.communicate(timeout=60)
     assert out == b""
     assert b"is damaged" in err
 

@@ -146,12 +146,12 @@ def test_many_threads_ask_at_once(client: AgentClient) -> None:
 
 
 def test_slow_calls_do_not_hold_up_others_or_the_heartbeat(client: AgentClient) -> None:
-    slow = [threading.Thread(target=client.call, args=("sleep",), kwargs={"seconds": 1.0}) for _ in range(12)]
+    slow = [threading.Thread(target=client.call, args=("sleep",), kwargs={"seconds": 2.0}) for _ in range(12)]
     for thread in slow:
         thread.start()
     began = time.monotonic()
     client.call("ping")
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 2.0, "before the first of them has ended"
     for thread in slow:
         thread.join()
 
@@ -166,7 +166,7 @@ def test_a_stream_goes_on_until_closed(client: AgentClient) -> None:
             some.set()
 
     stream = client.stream("watch.ticks", take, pause=0.02)
-    assert some.wait(5)
+    assert some.wait(60)
     stream.close()
     time.sleep(0.2)
     count = len(seen)
@@ -184,9 +184,9 @@ def test_a_stream_tells_how_it_ended(client: AgentClient) -> None:
         both.release()
 
     client.stream("watch.ends", lambda _: None, ended)
-    assert both.acquire(timeout=5)
+    assert both.acquire(timeout=60)
     client.stream("watch.fault", lambda _: None, ended)
-    assert both.acquire(timeout=5)
+    assert both.acquire(timeout=60)
     assert ends[0] is None
     assert isinstance(ends[1], RemoteFault)
 
@@ -196,10 +196,10 @@ def test_a_console_that_does_not_read_blocks_the_agent_not_its_memory(client: Ag
 
     def stall(_: Any) -> None:
         blocked.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     stream = client.stream("watch.wide", stall, size=1 << 20)
-    assert blocked.wait(5)
+    assert blocked.wait(60)
     time.sleep(1.0)
     status = Path(f"/proc/{client.hello.pid}/status").read_text()
     resident = int(status.split("VmRSS:")[1].split()[0])
@@ -210,7 +210,7 @@ def test_a_console_that_does_not_read_blocks_the_agent_not_its_memory(client: Ag
 
 
 def test_the_heartbeat_measures(client: AgentClient) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while client.heartbeat.round_trip is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -232,7 +232,7 @@ def test_after_close_every_call_says_so(profile: Profile) -> None:
     thread.start()
     time.sleep(0.2)
     client.close()
-    thread.join(2)
+    thread.join(15)  # before its call is answered
     assert len(waiting) == 1
     with pytest.raises(LinkLost, match="closed here"):
         client.call("ping")

@@ -249,7 +249,7 @@ def test_close_is_prompt(
 
     def ask(*_: str) -> bool:
         asking.set()
-        return not answered.wait(5)
+        return not answered.wait(60)
 
     if moment == "while the host is silent":
         line.silent.set()
@@ -259,13 +259,13 @@ def test_close_is_prompt(
     if moment == "while the host is silent":
         time.sleep(0.5)
     if moment == "while asking":
-        assert asking.wait(5)
+        assert asking.wait(60)
     if moment == "while live":
         listener.until(LinkPhase.LIVE)
     began = time.monotonic()
     link.close()
     took = time.monotonic() - began
     answered.set()
-    assert took < 1
+    assert took < 4, "no answer is waited for"
     time.sleep(0.2)
     assert listener.states[-1].phase is LinkPhase.CLOSED

@@ -76,7 +76,7 @@ def test_l05_a_shell_that_prints(profile: Profile, sshd: Sshd, banner: str) -> N
 
 COMMANDS = {
     "both outputs": ("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2; exit 7", 7),
-    "a child that keeps the pipe": ("sleep 4 & echo $!", 0),
+    "a child that keeps the pipe": ("sleep 40 & echo $!", 0),
     "killed": ("kill -9 $$", -1),
     "not found": ("no-such-command", 127),
 }
@@ -89,7 +89,7 @@ def test_commands_end(profile: Profile, command: str, status: int) -> None:
     began = time.monotonic()
     ran = connection.run(command, stdin=b"x" * 100_000)
     assert ran.status == status
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
     assert len(ran.out) <= 1 << 20
     with pytest.raises(LinkError, match=r"no end within 0\.3 s|no end within 0 s"):
         connection.run("sleep 5", timeout=0.3)
@@ -278,7 +278,7 @@ def test_a_line_that_falls_silent_before_an_answer_is_not_waited_for_for_ever(
         began = time.monotonic()
         with pytest.raises(LinkError, match=r"no end within 1 s"):
             connection.run("true", timeout=1.0)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         connection.close()
 
 

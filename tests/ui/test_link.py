@@ -147,7 +147,7 @@ async def test_leaving_answers_the_waiting_link_with_no() -> None:
     async with on_stage(stage) as pilot:
         await showing(pilot, HostKeyScreen)
         link = link_of(stage)
-    assert link.connected.wait(5)
+    assert link.connected.wait(60)
     assert link.closed.is_set()
 
 
@@ -160,7 +160,7 @@ async def test_leaving_waits_for_no_answer() -> None:
         await until(pilot, lambda: "reading" in words(pilot))
         began = time.monotonic()
         await pilot.press("q")
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
     never.set()
 
 

@@ -90,7 +90,7 @@ class ServerArgs:
 """
 
 
-def until(is_so: Callable[[], object], seconds: float = 10.0) -> None:
+def until(is_so: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, "waited in vain"

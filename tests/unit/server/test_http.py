@@ -73,22 +73,22 @@ def test_nobody_listens() -> None:
 
 def test_silence_ends_with_the_deadline(serve: Serve) -> None:
     began = time.monotonic()
-    answer = http.get("127.0.0.1", serve(lambda _: time.sleep(5)), "/health", deadline=0.3)
+    answer = http.get("127.0.0.1", serve(lambda _: time.sleep(60)), "/health", deadline=0.3)
     assert answer.status is None
     assert "0.3 s" in answer.problem
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 30
 
 
 def test_an_answer_that_drips_ends_with_the_deadline_too(serve: Serve) -> None:
     def drip(connection: socket.socket) -> None:
-        for byte in b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100:
+        for byte in b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 1000:
             connection.sendall(bytes([byte]))
             time.sleep(0.05)
 
     began = time.monotonic()
     answer = http.get("127.0.0.1", serve(drip), "/health", deadline=0.5)
     assert answer.status is None
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 30
 
 
 def test_the_key_is_sent(serve: Serve) -> None:
@@ -188,9 +188,9 @@ def test_tls_to_a_server_without_is_a_problem_in_words(serve: Serve) -> None:
 
 def test_tls_that_is_never_answered_keeps_the_deadline(serve: Serve) -> None:
     began = time.monotonic()
-    answer = http.get("127.0.0.1", serve(lambda _: time.sleep(5)), "/health", 0.5, tls=True)
+    answer = http.get("127.0.0.1", serve(lambda _: time.sleep(60)), "/health", 0.5, tls=True)
     assert "no answer within" in answer.problem
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("flag", ["--ssl-certfile /x.pem", "--ssl-certfile=/x.pem", "--ssl-certfile"])
