@@ -48,8 +48,11 @@ def inside(process: ProcessInfo, memory: str = "") -> str:
 
 
 def brief(process: ProcessInfo) -> str:
+    """Whose it is by its control group too: a service's process may be started again by who started it."""
     command = harmless(process.command, 200)
-    return f"pid {process.pid} of {process.user or '?'}, {span(process.age)} old, state {process.state}: {command}"
+    group = f" [{harmless(process.cgroup, 100)}]" if process.cgroup.strip("/") else ""
+    who = f"pid {process.pid} of {process.user or '?'}"
+    return f"{who}, {span(process.age)} old, state {process.state}: {command}{group}"
 
 
 def outside(process: HostProcess, *, ours: bool, memory: str = "") -> str:

@@ -59,6 +59,14 @@ def test_ours_are_listed_with_their_ground_and_signalled() -> None:
     assert not plan.word
 
 
+def test_whose_service_a_process_is() -> None:
+    """Which may start it again."""
+    stranger = dataclasses.replace(OURS, pid=60, ours=False, why="", cgroup="/system.slice/jupyter.service")
+    (note,) = [one for one in build(Seen(facts(OURS, stranger)), PROFILE, Wish()).notes if "pid 60" in one]
+    assert "sglang::scheduler_TP0 [/system.slice/jupyter.service]" in note
+    assert "[" not in build(Seen(facts(dataclasses.replace(OURS, cgroup="/"))), PROFILE, Wish()).steps[0].title
+
+
 def test_what_each_holds_of_the_gpus() -> None:
     told = GpuMemory({53: "71.0 GiB on GPU 3"}, {4343: "71.0 GiB on GPU 3"}, ("71.0 GiB on GPU 3",))
     title = build(Seen(facts(OURS), memory=told), PROFILE, Wish()).steps[0].title

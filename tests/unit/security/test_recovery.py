@@ -39,7 +39,8 @@ def seen_of(seed: int) -> Seen:
 
     def process(pid: int) -> ProcessInfo:
         holds = (one(),) if chance.random() < 0.5 else ()
-        return ProcessInfo(pid, pid * 7, one(), one(), one(), ours=chance.random() < 0.7, why=one(), holds=holds)
+        ours = chance.random() < 0.7
+        return ProcessInfo(pid, pid * 7, one(), one(), one(), ours=ours, why=one(), holds=holds, cgroup=one())
 
     facts = PortFacts(
         1.0, 8000, Phase.ORPHANS, one(), tuple(map(process, range(50, 54))), bind_problem=one(), losses=(one(),),
