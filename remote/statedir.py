@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, Optional
 
+from remote.wire import folders
 from remote.wire.errors import OperatorError
 
 
@@ -66,9 +67,10 @@ def _under_home(env: Mapping[str, str]) -> str:
 
 def _problem(path: str) -> str:
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        folders.make(path)
         found = os.stat(path)
         shared = os.lstat(path)
+        replaceable = folders.replaceable(path)
     except OSError as error:
         return error.strerror or str(error)
     if path.startswith("/var/tmp/") and not stat.S_ISDIR(shared.st_mode):
@@ -77,4 +79,6 @@ def _problem(path: str) -> str:
         return f"belongs to user {found.st_uid}"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return "others may write to it"
+    if replaceable:
+        return "others may put another in its place"
     return "" if os.access(path, os.W_OK | os.X_OK) else "is not writable"

@@ -12,6 +12,7 @@ import platformdirs
 
 from console.config import load
 from console.errors import OperatorError
+from remote.wire import folders
 from remote.wire.masking import mask_text, secrets_of
 
 
@@ -27,7 +28,7 @@ def crash(error: BaseException) -> Crash:
     text = mask_text("".join(traceback.format_exception(error)), secrets)
     try:
         folder = Path(platformdirs.user_log_dir("hsconsole"))
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.make(str(folder))
         path = folder / time.strftime("crash-%Y%m%d-%H%M%S.txt")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w", errors="replace") as file:
             file.write(text)

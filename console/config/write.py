@@ -14,6 +14,7 @@ import msgspec
 from console.config import checks, load
 from console.config.profile import Profile
 from console.errors import ConfigError
+from remote.wire import folders
 
 COMMENTS = {
     "read_only": "true: look, but refuse every action",
@@ -69,7 +70,7 @@ def write(profile: Profile, *, overwrite: bool = False) -> Path:
     refuse(profile)
     path = load.path_of(profile.name).resolve()  # a symlink's file is replaced, not the link
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folders.make(str(path.parent))
         _place(render(profile), path, overwrite=overwrite)
     except FileExistsError:
         raise _taken(path) from None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from console.errors import ConfigError, HostKeyChanged
+from remote.wire import folders
 
 Files = tuple[Path, ...]
 
@@ -63,7 +64,7 @@ def check(name: str, kind: str, key: bytes, files: Files) -> bool:
 
 def store(file: Path, name: str, kind: str, key: bytes, *, hashed: bool) -> None:
     """Append a line for `name`. Raises OSError."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folders.make(str(file.parent))
     line = f"{_hash(name) if hashed else name} {kind} {base64.b64encode(key).decode()}\n".encode()
     with os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "rb+") as handle:
         before = handle.read()

@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from remote.dumps import content
 from remote.dumps.archive import TensorProblem, pread
+from remote.dumps.files import plain
 from remote.server import model
 
 _LARGEST_HEADER = 64 << 20  # bytes
@@ -45,7 +46,7 @@ class Head:
         length = self.hidden * self.itemsize
         found: dict[int, Any] = {}
         try:
-            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = plain(self.path, os.O_RDONLY)
         except OSError as error:
             raise NoHead(f"{self.path} can't be read: {error.strerror}") from None
         try:
@@ -123,7 +124,7 @@ def _files(folder: str) -> dict[str, str]:
 
 def _json(path: str) -> Any:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=plain) as file:
             return json.loads(file.read(_LARGEST_HEADER))
     except (OSError, ValueError, RecursionError):
         return None
@@ -132,7 +133,7 @@ def _json(path: str) -> Any:
 def _header(path: str) -> tuple[dict[str, Any], int]:
     """The header of a safetensors file, and where its data begins. Raises NoHead."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=plain) as file:
             (length,) = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(length)) if length <= _LARGEST_HEADER else None
     except OSError as error:

@@ -141,7 +141,8 @@ class Ranks:
 
     def _folders(self) -> Iterator[str]:
         """What lies below `.ranks`, not looked through to the end when that is very much."""
-        for count, (folder, names, _) in enumerate(os.walk(self._top)):
+        top = "" if os.path.islink(self._top) else self._top  # a link is somebody else's, and so is what lies behind it
+        for count, (folder, names, _) in enumerate(os.walk(top)):
             if count > _MOST or folder.count(os.sep) - self._top.count(os.sep) >= _DEPTH:
                 names.clear()
             yield folder
@@ -178,8 +179,10 @@ def _lock(handle: int) -> bool:
 
 def _replace(path: str, text: str) -> None:
     temporary = f"{path}.{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
     try:
-        with open(temporary, "w", encoding="latin-1") as file:
+        with open(temporary, "x", encoding="latin-1") as file:  # never through a link
             file.write(text)
         os.replace(temporary, path)
     except OSError:  # a full folder

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from types import FrameType, ModuleType
 from typing import Any, Optional
 
-from .files import replace_json
+from .files import opened, read_small, replace_json
 from .problem import Problem
 from .process import alive, start_ticks
 from .request import Origin
+
+_LARGEST = 1 << 16  # bytes of a claim
 
 
 def importing_file(package: str) -> Optional[str]:
@@ -63,25 +65,24 @@ def record(
 def forget_dead(folder: str) -> None:
     """Remove what processes that ended left in `.loaded` and `.stats`."""
     for kind in (".loaded", ".stats"):
-        place = os.path.join(folder, kind)
-        for name in os.listdir(place) if os.path.isdir(place) else ():
-            pid = name.partition(".")[0]
-            if pid.isdigit() and not alive(int(pid), _recorded_ticks(folder, pid)):
-                _remove(os.path.join(place, name))
+        with contextlib.suppress(OSError), opened(os.path.join(folder, kind)) as place:
+            for name in os.listdir(place):
+                pid = name.partition(".")[0]
+                if pid.isdigit() and not alive(int(pid), _recorded_ticks(folder, pid)):
+                    _remove(name, place)
 
 
 def _recorded_ticks(folder: str, pid: str) -> Optional[int]:
     try:
-        with open(os.path.join(folder, ".loaded", f"{pid}.json"), "rb") as file:
-            ticks = json.load(file)["start_ticks"]
+        ticks = json.loads(read_small(os.path.join(folder, ".loaded", f"{pid}.json"), _LARGEST))["start_ticks"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return ticks if isinstance(ticks, int) else None
 
 
-def _remove(path: str) -> None:
+def _remove(name: str, place: int) -> None:
     with contextlib.suppress(OSError):  # another process of this server may have been quicker
-        os.unlink(path)
+        os.unlink(name, dir_fd=place)
 
 
 def sha256(path: str) -> Optional[str]:

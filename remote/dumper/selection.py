@@ -10,6 +10,7 @@ import os
 import time
 
 from .batch import Segment
+from .files import read_small
 from .request import Part
 
 _LARGEST = 1 << 16
@@ -33,8 +34,7 @@ class Selection:
 
     def takes(self, segment: Segment, part: Part) -> bool:
         try:
-            with open(self._path, "rb") as file:
-                wanted = set(file.read(_LARGEST).decode("utf-8", "replace").split())
+            wanted = set(read_small(self._path, _LARGEST).decode("utf-8", "replace").split())
         except OSError:
             return False
         ids = part.tensors.get("input_ids")

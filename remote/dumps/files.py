@@ -11,7 +11,12 @@ MAX_FILES = 1100  # in one dump: more than that is no dump
 
 def open_regular(path: str) -> int:
     """A descriptor of the regular file at `path`. Raises OSError; links and pipes are refused, never waited for."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    return plain(path, os.O_RDONLY | os.O_NOFOLLOW)
+
+
+def plain(path: str, flags: int) -> int:
+    """An `opener` of regular files, also behind links. Raises OSError for pipes and devices; never waits for one."""
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle
     os.close(handle)

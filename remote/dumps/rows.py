@@ -51,7 +51,7 @@ def examine(folder: str, name: str) -> Optional[DumpRow]:
     row = DumpRow(number, DumpState.WRITING, changed, size=sum(sizes.values()))
     if "error" in found:
         return _told(row, metadata.read(path), DumpState.ERROR, _cause(path))
-    if "done" not in found:
+    if "done" not in sizes:
         return _unfinished(row, name)
     return _finished(row, path, sizes)
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Optional
 
+from remote.dumps.files import plain
 from remote.server import record
 from remote.server.lines import Splitter
 from remote.wire.masking import mask_text, secrets_of
@@ -53,7 +54,7 @@ def tail(target: Target, lines: int) -> LogLines:
 
 def last_lines(path: str, lines: int = MOST_LINES, most_bytes: int = TAIL_BYTES) -> list[str]:
     """The last lines within the last `most_bytes` of a file. Raises OSError."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=plain) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - most_bytes))
         data = file.read(most_bytes)
@@ -72,7 +73,7 @@ def _last(found: list[str], lines: int) -> list[str]:
 
 def first_lines(path: str, most_bytes: int = TAIL_BYTES) -> list[str]:
     """The lines within the first `most_bytes` of a file. Raises OSError."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=plain) as file:
         return Splitter().feed(file.read(most_bytes))
 
 
@@ -232,7 +233,7 @@ class Follower:
 
     def _open(self) -> bool:
         with contextlib.suppress(OSError):
-            self._file = os.open(self.path, os.O_RDONLY)
+            self._file = plain(self.path, os.O_RDONLY)
         return self._file is not None
 
     @property

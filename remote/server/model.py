@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Optional
 
+from remote.dumps.files import plain
 from remote.wire.plan import Check, Verdict
 
 INDEX = "model.safetensors.index.json"
@@ -54,7 +55,7 @@ def config(path: str) -> Optional[Config]:
 
 def _json(path: str) -> Any:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=plain) as file:
             return json.loads(file.read(LARGEST_JSON))
     except (OSError, ValueError, RecursionError):
         return None
@@ -128,7 +129,7 @@ def _problem(path: str) -> str:
 
 def _expected_size(path: str) -> int:
     """8 bytes of length, that much JSON, and data up to the largest offset it names."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=plain) as file:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > LARGEST_JSON:
             raise ValueError

@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Iterator
 
+from . import folders
 from .audit import NOTHING, AuditError, Entry, digest, line_of, now
 
 ROTATE_AT = 16 << 20  # bytes
@@ -26,7 +27,7 @@ def append(path: str, entry: Entry, rotate_at: int = ROTATE_AT) -> None:
     Beside `path` lies `path.head`: the lock, and the hash of the last line, by which lines cut off the end are missed.
     """
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        folders.make(os.path.dirname(path))
         with _locked(path) as head:
             last = _prepare(path, _read_head(head), rotate_at)
             last = _add(path, dataclasses.replace(entry, prev=last))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import stat
@@ -24,7 +25,7 @@ from remote.agent import place
 from remote.patch.store import Record as PatchRecord
 from remote.patch.store import Store
 from remote.server import exits, record, spawn
-from remote.wire import journal
+from remote.wire import folders, journal
 from remote.wire.audit import Entry, now
 from remote.wire.errors import Refused
 
@@ -99,6 +100,7 @@ def test_nobody_else_can_read_what_is_written(what: str, everything_below: Path)
         below = [folder for folder in path.parents if everything_below in folder.parents]
         closed = any(folder.stat().st_mode & 0o077 == 0 for folder in below)
         assert not others or closed, f"{path} {path.stat().st_mode:o}"
+        assert not [folder for folder in below if folder.stat().st_mode & 0o022], "others could replace it"
 
 
 @pytest.mark.parametrize("what", WRITERS)
@@ -154,9 +156,25 @@ def test_a_place_for_the_agent_that_somebody_prepared_is_refused(
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("mode", "fine"), [(0o777, False), (0o707, False), (0o1777, True), (0o775, True), (0o755, True)]
+)
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_place_that_others_can_replace_is_not_used(mode: int, fine: bool, depth: int, everything_below: Path) -> None:
+    """As in a /dev/shm without its sticky bit; 775 is a group of one, as many systems make it."""
+    shared = everything_below / "shared"
+    folder = shared.joinpath("between", "hsconsole-7") if depth == 2 else shared / "hsconsole-7"
+    folder.parent.mkdir(parents=True, mode=0o755)
+    shared.chmod(mode)
+    found = statedir.state_dir({"XDG_STATE_HOME": str(folder), "HOME": str(everything_below / "home")})
+    assert (found == str(folder / "hsconsole")) is fine
+    with contextlib.nullcontext() if fine else pytest.raises(OSError, match="sticky"):
+        assert place.examine(str(folder / "agent"), "d" * 64, 10) is False
+
+
 def test_an_agent_that_was_changed_there_is_pushed_anew(everything_below: Path) -> None:
     folder = everything_below / "cache" / "hsconsole"
-    folder.mkdir(parents=True, mode=0o700)
+    folders.make(str(folder))
     (folder / f"agent-{'d' * 64}.pyz").write_bytes(b"something else")
     assert place.examine(str(folder), "d" * 64, 10) is False
     real = everything_below / "right"
