@@ -1,4 +1,7 @@
-"""The whole recovery of a real SGLang server in the container: frozen, deaf to SIGTERM, and started again each time."""
+"""The whole recovery of a real SGLang server in the container: frozen, deaf to SIGTERM, and started again each time.
+
+The first is started by hand, and restarted with its flags.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from console.demo.engine import ENVIRONMENT, Engine, build
 from console.demo.profile import FLAGS, LAYERS
 from console.operations import calls, fate, follow
 from console.operations.recovery_plan import Wish
+from remote.wire.plan import Plan
 from remote.wire.server import Phase, ServerState
 from tests.bed.conftest import profile_of
 from tests.bed.container import PORT, Ground
@@ -74,8 +78,8 @@ def act(profile: Profile, action: str, midway: Callable[[], None] = lambda: None
     return titles
 
 
-def start(profile: Profile) -> ServerState:
-    act(profile, "server.start")
+def start(profile: Profile, action: str = "server.start") -> ServerState:
+    act(profile, action)
     return until_ready(profile)
 
 
@@ -102,6 +106,19 @@ def until_ready(profile: Profile) -> ServerState:
     return state
 
 
+def plan_of(profile: Profile, action: str) -> Plan:
+    with agent_of(profile) as agent:
+        assert agent is not None
+        return calls.plan(agent, action)
+
+
+def start_by_hand(profile: Profile, ground: Ground, flag: str) -> ServerState:
+    """As somebody types it who knows what dumping needs, with one flag more than the profile has."""
+    typed = plan_of(profile, "server.start").steps[0].command
+    ground.sh(f"cd / && setsid {typed} {flag} >/root/by_hand.log 2>&1 </dev/null &")
+    return until_ready(profile)
+
+
 def state_of(profile: Profile) -> ServerState:
     with agent_of(profile) as agent:
         assert agent is not None
@@ -124,12 +141,21 @@ def recover_and_say(profile: Profile, what: str, wish: Wish | None = None) -> st
     return done.ran
 
 
+@pytest.mark.timeout(900)  # five loads of a real server, on whatever machine
 def test_the_whole_recovery(real: Profile, real_bed: Bed) -> None:
     ground = Ground(real_bed)
     ground.sh(f"mkdir -p {DEAF} && cat >{DEAF}/sitecustomize.py", DEAF_MODULE)
     act(real, "patch.apply")
 
-    state = start(real)
+    flag = "--random-seed=7"
+    state = start_by_hand(real, ground, flag)
+    assert not any(process.ours for process in state.processes), state
+    assert "did not start" in plan_of(real, "server.stop").notes[0]
+    assert f"without {flag.replace('=', ' ')}" in plan_of(real, "server.restart").basis["differs"]
+    pid, state = state.pid, start(real, "server.restart")
+    assert state.pid != pid
+    assert all(process.ours for process in state.processes), state
+    assert flag.replace("=", " ") in state.processes[0].command, "its flags are kept"
     ground.sh(f"kill -STOP {state.pid}")
     assert state_of(real).phase is Phase.UNHEALTHY
     assert ground.is_held()
