@@ -141,7 +141,6 @@ def recover_and_say(profile: Profile, what: str, wish: Wish | None = None) -> st
     return done.ran
 
 
-@pytest.mark.timeout(900)  # five loads of a real server, on whatever machine
 def test_the_whole_recovery(real: Profile, real_bed: Bed) -> None:
     ground = Ground(real_bed)
     ground.sh(f"mkdir -p {DEAF} && cat >{DEAF}/sitecustomize.py", DEAF_MODULE)
