@@ -33,7 +33,7 @@ class Listener:
             assert self._changed.wait_for(met, seconds), self.phases
         return time.monotonic() - began
 
-    def until(self, phase: LinkPhase, seconds: float = 5.0) -> float:
+    def until(self, phase: LinkPhase, seconds: float = 60.0) -> float:
         return self.wait(lambda: self.states and self.states[-1].phase is phase, seconds)
 
     @property

@@ -214,8 +214,8 @@ def test_the_heartbeat_measures(client: AgentClient) -> None:
     while client.heartbeat.round_trip is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert 0 < client.heartbeat.round_trip < 1
-    assert abs(client.heartbeat.clock_offset) < 1
+    assert 0 < client.heartbeat.round_trip < 10
+    assert abs(client.heartbeat.clock_offset) < 10
 
 
 def test_after_close_every_call_says_so(profile: Profile) -> None:
