@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterator
 
 from console.config.profile import Login, Profile
+from remote.wire.masking import mask_text
 
 UNSAFE_IN_LOGIN = re.compile(r"[\s\x00-\x1f\x7f'`\"$\\;&<>|(){},]")
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # with what stands for bytes that are no text
+# with direction marks, and what stands for bytes that are no text
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -96,4 +98,4 @@ def clean(text: str) -> bool:
 
 def _unless(fine: bool, key: str, found: object, allowed: str) -> Iterator[Problem]:
     if not fine:
-        yield Problem(key, repr(found), allowed)
+        yield Problem(key, mask_text(repr(found)), allowed)

@@ -12,6 +12,7 @@ import msgspec
 
 from console.config.checks import Problem
 from console.config.profile import Profile
+from remote.wire.masking import mask_text
 
 NOT_KEYS = frozenset({"name"})  # the file's name says it
 PLACE = re.compile(r" - at `\$\.?(.*)`$")
@@ -84,10 +85,11 @@ def _allowed(complaint: str) -> str:
 
 
 def _found(place: str, data: Any) -> str:
-    """The value at `place`; of the server's environment and flags only its type, for they may hold secrets."""
+    """The value at `place`; only its type where it may hold secrets: the server's environment and flags, and tables."""
     for part in re.findall(r"[^.\[\]]+", place):
         try:
             data = data[int(part)] if isinstance(data, list) else data[part]
         except (KeyError, ValueError, IndexError, TypeError):
             return "something else"
-    return type(data).__name__ if place.startswith(("server.env", "server.flags")) else repr(data)
+    secret = place.startswith(("server.env", "server.flags")) or isinstance(data, list | dict)
+    return type(data).__name__ if secret else mask_text(repr(data))

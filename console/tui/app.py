@@ -12,6 +12,7 @@ from textual import constants, on, work
 from textual.app import App
 from textual.css.query import NoMatches
 from textual.message import Message
+from textual.notifications import SeverityLevel
 from textual.worker import WorkerFailed
 
 from console.actions import BY_ID
@@ -120,6 +121,19 @@ class HsConsoleApp(App[None]):
     def _fatal_error(self) -> None:
         """Leave. Textual's own way would print a traceback with all locals: an operator gets none, and no secrets."""
         self._close_messages_no_wait()
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,  # noqa: ARG002 - never: remote words may be in it
+    ) -> None:
+        """A notice, harmless whoever's words are in it and in its title."""
+        words, heading = line(message, 300), line(title, 100)
+        super().notify(words, title=heading, severity=severity, timeout=timeout, markup=False)
 
     def on_mount(self) -> None:
         for theme in (themes.DARK, themes.LIGHT, themes.MONO):

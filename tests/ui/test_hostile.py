@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
 from textual.pilot import Pilot
@@ -15,7 +16,7 @@ from remote.wire.server import Preflight
 from tests.ui import scenes
 from tests.ui.fake_link import FakeLink
 from tests.ui.scenes import BAD, HOSTILE, Stage
-from tests.ui.stagehand import link_of, on_stage, until, words
+from tests.ui.stagehand import link_of, on_stage, toasts, until, words
 
 SHOWN = "read [/dev/shm] failed [/foo]"
 CHECKS = (Check(HOSTILE, BAD, HOSTILE, HOSTILE),)
@@ -90,6 +91,24 @@ async def test_in_errors_and_notices() -> None:
         await pilot.press("x")
         await until(pilot, lambda: words(pilot).count(SHOWN) >= 2)
         assert harmless(pilot)
+
+
+async def test_in_the_notice_of_an_end_that_nobody_looked_at() -> None:
+    stage, gate = Stage(all_hostile), threading.Event()
+
+    def when_told(_: object) -> Outcome:
+        assert gate.wait(30)
+        return Outcome(HOSTILE, False, HOSTILE, CHECKS)
+
+    async with on_stage(stage) as pilot:
+        link_of(stage).answers[f"run {HOSTILE}"] = when_told
+        await pilot.press("x", "right", "enter")
+        await until(pilot, lambda: f"run {HOSTILE}" in link_of(stage).asked)
+        await pilot.press("escape")
+        gate.set()
+        await until(pilot, lambda: SHOWN in toasts(pilot))
+        assert harmless(pilot)
+        assert not set(toasts(pilot)) & set("\x1b\x07\x00\u202e\udcff")
 
 
 def test_the_scenes_survive_the_wire() -> None:

@@ -249,6 +249,10 @@ WRONG = {
     "a flag with NUL": 'flags = ["--api-key sk-live-0001\\u0000"]\n',
     "env as a list": 'env = ["HF_TOKEN=hf_0003secret"]\n',
     "env with a table": 'env = { HF_TOKEN = { a = "hf_0003secret" } }\n',
+    "a table where text should be": 'host = { "--api-key" = "sk-live-0001" }\n',
+    "a list where text should be": 'host = ["--api-key", "sk-live-0001"]\n',
+    "a command line where a number should be": 'port = "8000 --api-key sk-live-0001"\n',
+    "a login": 'host = "http://ann:pw-0004@proxy\\u0000"\n',
     "env with NUL": 'env = { HF_TOKEN = "hf_0003secret\\u0000" }\n',
 }
 
