@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+from remote.wire import amounts
+
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x9b[0-?]*[ -/]*[@-~]")
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 LONGEST = 2000
 LONGEST_SPAN = 1e11  # seconds: 3,000 years
-UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+size = amounts.size
 
 
 def harmless(text: str, longest: int = LONGEST) -> str:
@@ -21,16 +23,6 @@ def harmless(text: str, longest: int = LONGEST) -> str:
 def one_line(text: str, longest: int = LONGEST) -> str:
     """`harmless` text in one line: what stands behind a line break of theirs would pass for words of ours."""
     return harmless(text[: longest + 1].replace("\n", "⏎"), longest)
-
-
-def size(count: float) -> str:
-    """Bytes in powers of 1000: `144.9 KB`, `4.6 TB`."""
-    value = float(count)
-    for unit in UNITS:
-        if abs(value) < 1000 or unit == UNITS[-1]:
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 100 else f"{value:.1f} {unit}"
 
 
 def span(seconds: float) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from remote.dumps.files import plain
+from remote.wire import amounts
 from remote.wire.plan import Check, Verdict
 
 INDEX = "model.safetensors.index.json"
@@ -93,11 +94,7 @@ def check_weights(path: str) -> Check:
         found = f"{len(problems)} of {len(shards)} files are not whole: {_listed(problems)}"
         return Check("weights", Verdict.BAD, found, "Download those files again.")
     size = sum(os.path.getsize(os.path.join(path, name)) for name in shards)
-    return Check("weights", Verdict.OK, f"{len(shards)} file{'s' * (len(shards) > 1)}, {_size(size)}, all whole")
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+    return Check("weights", Verdict.OK, f"{len(shards)} file{'s' * (len(shards) > 1)}, {amounts.size(size)}, all whole")
 
 
 def _shards(path: str) -> list[str]:

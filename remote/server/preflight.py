@@ -16,6 +16,7 @@ from remote.server.command import CommandLine
 from remote.server.conflicts import Installed
 from remote.server.find import Found
 from remote.telemetry import gpus, shm
+from remote.wire import amounts
 from remote.wire.errors import OperatorError
 from remote.wire.host import Interpreter
 from remote.wire.patch import PatchState, PatchStatus
@@ -164,7 +165,7 @@ def _port(found: Found, target: Target) -> Check:
     if not holders:
         return Check("port", Verdict.BAD, f"{place}: {error.strerror or error}", "Correct server.host or server.port.")
     holder = holders[0]
-    age = f", {holder.process.age / 60:.0f} min old" if holder.process else ""
+    age = f", {amounts.age(holder.process.age)} old" if holder.process else ""
     own = holder.process is not None and holder.process.pid in found.pids
     whose = "this server's" if own else "not ours"
     remedy = STOP_FIRST if own else "End that process, or set another server.port."
@@ -190,9 +191,9 @@ def _room(target: Target, line: CommandLine) -> Check:
         return Check("room", Verdict.BAD, seen.problem, "Correct dump.folder in the profile.")
     free = shm.room(seen) - (NCCL_RESERVE if target.tp > 1 else 0)
     bound = "free" if free >= seen.free or seen.cgroup_headroom is None else "left of the memory limit"
-    found = f"{target.dump_dir}: {max(0, free) / 1e9:.1f} GB {bound}"
+    found = f"{target.dump_dir}: {amounts.size(max(0, free))} {bound}"
     if seen.stale:
-        found += f" ({seen.stale / 1e9:.1f} GB more are held by {seen.stale_files} segments of dead processes)"
+        found += f" ({amounts.size(seen.stale)} more are held by {seen.stale_files} segments of dead processes)"
     config = model.config(target.model_path)
     dtype = _value(line, "--dtype") or ""
     each = model.request_bytes(config, REQUEST_TOKENS, len(target.layers), dtype) if config else None
@@ -234,7 +235,7 @@ def _gpus(target: Target, line: CommandLine, found: Found) -> Check:
 
 def _used(gpu: Gpu) -> str:
     whose = ", no process of it is shown here" if gpu.processes is None else ""
-    return f"GPU {gpu.index} ({(gpu.memory_used or 0) / 1e9:.0f} GB{whose})"
+    return f"GPU {gpu.index} ({amounts.size(gpu.memory_used or 0)}{whose})"
 
 
 def _split(devices: tuple[MigDevice, ...], index: int) -> str:

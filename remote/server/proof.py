@@ -9,6 +9,7 @@ from remote.processes import Process
 from remote.server import find
 from remote.server.find import Found
 from remote.telemetry import gpus
+from remote.wire import amounts
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
 from remote.wire.telemetry import GpuSnapshot
@@ -52,7 +53,7 @@ def gpus_back(found: Found) -> Check:
     if seen.problem:
         return Check("gpu memory", Verdict.UNKNOWN, seen.problem, seen.remedy)
     above = _above(seen, baseline)
-    what = ", ".join(f"GPU {index}: {more / 1e9:.1f} GB" for index, more in above.items())
+    what = ", ".join(f"GPU {index}: {amounts.size(more)}" for index, more in above.items())
     if above and not baseline:
         return Check("gpu memory", Verdict.WARN, f"in use: {what}; how much was before the start is not known")
     if above:

@@ -17,6 +17,7 @@ from remote.server import record as records
 from remote.server.find import Found
 from remote.server.http import Answer
 from remote.telemetry import watch as watching
+from remote.wire import amounts
 from remote.wire.plan import Verdict
 from remote.wire.server import LoadProgress, Phase, ProcessInfo, ServerState
 from remote.wire.target import Target
@@ -208,7 +209,7 @@ def _judge(
 
 def _loading(load: LoadProgress) -> str:
     done = "" if load.percent is None else f": {load.percent:.0f} %, {load.done} of {load.total}"
-    left = "" if load.left is None else f", about {load.left:.0f} s left"
+    left = "" if load.left is None else f", about {amounts.age(load.left)} left"
     return load.stage + done + left
 
 

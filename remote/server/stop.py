@@ -15,6 +15,7 @@ from remote import ports, processes
 from remote.processes import Identity, Process
 from remote.server import ask, find, log, progress, proof, record
 from remote.server.find import Found, Member
+from remote.wire import amounts
 from remote.wire.errors import ChangedSincePlan
 from remote.wire.plan import Outcome, Plan, Step, StepResult, Verdict
 from remote.wire.signals import kill
@@ -79,17 +80,7 @@ def _steps(found: Found, target: Target) -> tuple[Step, ...]:
 
 def _line(member: Member) -> str:
     process = member.process
-    return f"pid {process.pid}, {_age(process.age)} old: {process.command[:300]} ({member.why})"
-
-
-def _age(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.0f} h"
-    )
+    return f"pid {process.pid}, {amounts.age(process.age)} old: {process.command[:300]} ({member.why})"
 
 
 def _first(found: Found) -> list[Process]:
@@ -105,9 +96,9 @@ def losses(found: Found, target: Target) -> tuple[str, ...]:
     path = found.record.log if found.record and found.ours else processes.output_file(parent.pid)
     took = _load_seconds(path, parent)
     if took is not None:
-        lost.append(f"The load: it took {_age(took)}, and the next start takes it again.")
+        lost.append(f"The load: it took {amounts.age(took)}, and the next start takes it again.")
     else:
-        lost.append(f"The load so far: {_age(parent.age)}.")
+        lost.append(f"The load so far: {amounts.age(parent.age)}.")
     requests = (
         ask.Server(parent, target, found.record).loads()
         if took is not None and parent.state not in DEAD_STATES

@@ -11,6 +11,7 @@ from typing import Any, Callable, NamedTuple
 from remote.telemetry import segments, stale
 from remote.telemetry.segments import Segment
 from remote.telemetry.stale import Found, Survey
+from remote.wire import amounts
 from remote.wire.errors import ChangedSincePlan, Refused
 from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
 from remote.wire.target import Target
@@ -38,7 +39,7 @@ def plan(target: Target) -> Plan:  # noqa: ARG001 - every plan takes it
         return Plan(ACTION, title, needed=False, notes=tuple(_notes(seen)))
     return Plan(
         action=ACTION,
-        title=f"Remove {_count(len(seen.stale))} of dead processes from {segments.SHM}: {_size(seen.bytes)}",
+        title=f"Remove {_count(len(seen.stale))} of dead processes from {segments.SHM}: {amounts.size(seen.bytes)}",
         needed=True,
         steps=tuple(Step(_title(each, at), f"unlink {segments.SHM}/{each.segment.name}") for each in seen.stale),
         losses=("What these files hold; nobody who could use them is alive.",),
@@ -162,7 +163,7 @@ def _free(folder: int) -> int:
 def _room(folder: int, before: int) -> Check:
     """Others may fill it meanwhile, so no figure is wrong here."""
     now = _free(folder)
-    return Check("room", Verdict.OK, f"{_size(now)} free in {segments.SHM}, {_size(before)} before")
+    return Check("room", Verdict.OK, f"{amounts.size(now)} free in {segments.SHM}, {amounts.size(before)} before")
 
 
 def _identity(segment: Segment) -> Identity:
@@ -172,7 +173,8 @@ def _identity(segment: Segment) -> Identity:
 def _title(each: Found, at: float) -> str:
     """As of `at`, the plan's time, so that a step that ended is known by the plan's words."""
     segment = each.segment
-    return f"{segment.name}: {segment.owner}, {_size(segment.bytes)}, {_age(at - segment.changed)} old; {each.why}"
+    old = amounts.age(at - segment.changed)
+    return f"{segment.name}: {segment.owner}, {amounts.size(segment.bytes)}, {old} old; {each.why}"
 
 
 def _notes(seen: Survey) -> Iterator[str]:
@@ -187,20 +189,3 @@ def _notes(seen: Survey) -> Iterator[str]:
 
 def _count(number: int) -> str:
     return "1 segment" if number == 1 else f"{number} segments"
-
-
-def _size(count: int) -> str:
-    return (
-        f"{count / 1e9:.1f} GB"
-        if count >= 1e9
-        else f"{count / 1e6:.1f} MB"
-        if count >= 1e5
-        else f"{count / 1e3:.1f} KB"
-    )
-
-
-def _age(seconds: float) -> str:
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0, seconds):.0f} s"

@@ -123,7 +123,7 @@ def test_g04_the_preflight_calls_nothing_free_that_the_host_sees_held(gpus: Gpus
     done = hsconsole("server", "preflight", "--json")
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert checks["gpus"]["verdict"] == "bad"
-    assert "GPU 3 (76 GB, no process of it is shown here)" in checks["gpus"]["found"]
+    assert "GPU 3 (76.2 GB, no process of it is shown here)" in checks["gpus"]["found"]
     assert f"a process outside of the container: pid {stranger}" in checks["gpu holders"]["found"]
     assert ground.exists_on_host(stranger), "nothing is ended by what was seen of GPUs"
 

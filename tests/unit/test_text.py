@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.text import harmless, size, span
+from remote.wire.amounts import age
 
 
 @pytest.mark.parametrize(
@@ -31,10 +32,26 @@ def test_a_line_without_end_is_cut() -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (144_859, "145 KB"), (1499, "1.5 KB"), (5_030_000_000_000, "5.0 TB")],
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (144_859, "145 KB"),
+        (1499, "1.5 KB"),
+        (5_030_000_000_000, "5.0 TB"),
+        (999_700_000, "1.0 GB"),
+        (2.5e18, "2500 PB"),
+    ],
 )
 def test_size(count: int, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0 s"), (34.4, "34 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (8e6, "93 d")],
+)
+def test_age(seconds: float, text: str) -> None:
+    assert age(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -287,7 +287,7 @@ def test_a_host_that_gives_no_answer_ended_nobody(host: type[HereHost], monkeypa
 
 def test_memory_that_does_not_come_back_is_no_recovery(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspects, "look", lambda target: ((), ()))
-    held = Check("gpu memory", Verdict.BAD, "above what it was before the start: GPU 1: 143.3 GB", "See who uses it.")
+    held = Check("gpu memory", Verdict.BAD, "above what it was before the start: GPU 1: 143 GB", "See who uses it.")
     monkeypatch.setattr(proof, "gpus_back", lambda found: held)
     outcome = inside.end(stand_in.target, {"processes": [], "as_root": [], "known": []}, lambda _: None)
     assert not outcome.ok

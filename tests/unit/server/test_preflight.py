@@ -181,7 +181,7 @@ def one_gpu(**more: Any) -> GpuSnapshot:
     ("seen", "tp", "verdict", "says"),
     [
         (some(3, 3), 2, Verdict.OK, "2 free"),
-        (some(3, 90_000), 2, Verdict.BAD, "GPU 1 (94 GB, no process of it is shown here)"),
+        (some(3, 90_000), 2, Verdict.BAD, "GPU 1 (94.4 GB, no process of it is shown here)"),
         (one_gpu(memory_used=94 << 30, processes=0), 1, Verdict.BAD, "GPU 0 (101 GB)"),
         (one_gpu(absent=("memory: Not Supported",)), 1, Verdict.WARN, "0 free; GPU 0: memory in use is not known"),
         (one_gpu(memory_used=0, mig=(MigDevice(0), MigDevice(1))), 1, Verdict.WARN, "MIG splits it into 2"),

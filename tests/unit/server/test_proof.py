@@ -41,8 +41,8 @@ def two(*used: int | None, **more: Any) -> GpuSnapshot:
     [
         (two(GIB, GIB), LOW, Verdict.OK, "as before the start"),
         (two(0, 0), None, Verdict.OK, "none in use"),
-        (two(GIB, 134 * GIB), LOW, Verdict.BAD, "GPU 1: 143.3 GB"),
-        (two(0, 134 * GIB, processes=None), None, Verdict.WARN, "in use: GPU 1: 143.9 GB"),
+        (two(GIB, 134 * GIB), LOW, Verdict.BAD, "GPU 1: 143 GB"),
+        (two(0, 134 * GIB, processes=None), None, Verdict.WARN, "in use: GPU 1: 144 GB"),
         (two(GIB, None, absent=("memory: Not Supported",)), LOW, Verdict.UNKNOWN, "GPU 1: memory: Not Supported"),
         (two(GIB, None, problem="GPU is lost"), LOW, Verdict.UNKNOWN, "GPU 1: GPU is lost"),
         (two(GIB), LOW, Verdict.UNKNOWN, "GPU 1: the driver lists it no more"),
