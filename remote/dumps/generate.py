@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import http.client
+import io
 import json
-import select
 import socket
 import threading
 import time
@@ -92,8 +94,9 @@ class Generate:
         return dataclasses.replace(answer, told=told)
 
     def _answer(self, cancelled: Optional[threading.Event]) -> Answer:
+        end = time.monotonic() + self._patience
+        self._connection.response_class = functools.partial(_response, end, cancelled)  # type: ignore[assignment]
         try:
-            self._wait(cancelled)
             response = self._connection.getresponse()
             text = response.read(_LIMIT)
         except socket.timeout:
@@ -112,21 +115,48 @@ class Generate:
             return self._none("answered HTTP 200 with something else than an answer of SGLang's /generate")
         return Answer(time.monotonic() - self._started, info=info if isinstance(info, dict) else {})
 
-    def _wait(self, cancelled: Optional[threading.Event]) -> None:
-        """Return when an answer begins, or the connection ends. Raises socket.timeout."""
-        if self._connection.sock is None:
-            return  # it broke while the request was sent
-        ready = select.poll()
-        ready.register(self._connection.sock, select.POLLIN)
-        end = time.monotonic() + self._patience
-        while not ready.poll(_LOOK_S * 1000):
-            if cancelled is not None and cancelled.is_set():
-                end, cancelled = min(end, time.monotonic() + CANCELLED_S), None
-            if time.monotonic() > end:
-                raise socket.timeout
-
     def _none(self, problem: str, came: Optional[bool] = True) -> Answer:
         return Answer(time.monotonic() - self._started, problem, came=came)
+
+
+class _Waited(io.RawIOBase):
+    """The bytes of a connection, waited for until `end`, or not much longer once it is cancelled: then socket.timeout.
+
+    Whether bytes are there is asked of the socket, not of the system: TLS sends some that are no part of an answer.
+    """
+
+    def __init__(self, sock: socket.socket, end: float, cancelled: Optional[threading.Event]) -> None:
+        self._sock = sock
+        self._held = sock.makefile("rb", buffering=0)  # http.client closes the socket before all is read
+        self._end = end
+        self._cancelled = cancelled
+        sock.settimeout(_LOOK_S)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            with contextlib.suppress(socket.timeout):
+                return self._sock.recv_into(buffer)
+            now = time.monotonic()
+            if self._cancelled is not None and self._cancelled.is_set():
+                self._end, self._cancelled = min(self._end, now + CANCELLED_S), None
+            if now > self._end:
+                raise socket.timeout
+
+    def close(self) -> None:
+        self._held.close()
+        super().close()
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+
+def _response(
+    end: float, cancelled: Optional[threading.Event], sock: socket.socket, method: str
+) -> http.client.HTTPResponse:
+    return http.client.HTTPResponse(_Waited(sock, end, cancelled), method=method)  # type: ignore[arg-type]
 
 
 def _refusal(status: int, text: bytes) -> str:

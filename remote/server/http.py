@@ -43,7 +43,6 @@ def unverified() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    context.maximum_version = ssl.TLSVersion.TLSv1_2  # 1.3 sends tickets, which a poll takes for an answer that begins
     return context
 
 
