@@ -7,7 +7,7 @@ import time
 from typing import Any, Callable, Optional, TypeVar
 
 from remote import processes
-from remote.server.record import boot_id, who
+from remote.server.record import acting_for, boot_id, who
 from remote.statedir import state_dir
 from remote.wire import chain, journal
 from remote.wire.audit import Became, ChainReport, Entries, Entry, Fate, Ticket, new_id, now, told
@@ -95,7 +95,8 @@ def record(
     began = time.monotonic()
     try:
         log.refuse_void()
-        result = work(keep)
+        with acting_for(log.operator):
+            result = work(keep)
     except BaseException as error:
         report = error.report() if isinstance(error, OperatorError) else _fault(error)
         log.write("end", {"ok": False, "error": report, "steps": steps, "seconds": time.monotonic() - began})
@@ -122,6 +123,10 @@ class _Log:
         self._action = action
         self._emit = emit
         self._secrets = secrets_of(target.flags, target.env)
+
+    @property
+    def operator(self) -> str:
+        return self._ticket.operator
 
     def write(self, kind: str, data: dict[str, Any]) -> None:
         """The operator is whom the console names; `who` is what this side knows by itself."""

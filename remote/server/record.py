@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Optional
 
@@ -19,6 +20,8 @@ from remote.wire.errors import Refused, WireError
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LOGS_KEPT = 3
+TO_BE_SAID = 1.0  # seconds at most between having a lock and having said who has it
+_operator: ContextVar[str] = ContextVar("operator", default="")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +63,16 @@ def who() -> str:
     name = os.environ.get("USER") or os.environ.get("LOGNAME") or f"uid {os.getuid()}"
     client = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
     return f"{name} from {client}" if client else name
+
+
+@contextlib.contextmanager
+def acting_for(operator: str) -> Iterator[None]:
+    """Who is turned away meanwhile is told of `operator`: all may log in as one user, and from one address."""
+    token = _operator.set(operator[:100])
+    try:
+        yield
+    finally:
+        _operator.reset(token)
 
 
 def log_path(port: int) -> str:
@@ -116,13 +129,31 @@ def lock(port: int, purpose: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            other = os.read(handle, 500).decode("utf-8", "replace") or "somebody"
             raise Refused(
-                f"port {port}: {other} at this moment", "Wait until that has ended, then look at the server again."
+                f"port {port}: {_holder(handle)} at this moment",
+                "Wait until that has ended, then look at the server again.",
             ) from None
-        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
-            os.truncate(handle, 0)
-            os.pwrite(handle, f"{who()} {purpose} the server (since {time.strftime('%H:%M:%S')})".encode(), 0)
-        yield
+        operator = _operator.get()
+        by = f"{operator} ({who()})" if operator else who()
+        _say(handle, f"{by} {purpose} the server (since {time.strftime('%H:%M:%S')})")
+        try:
+            yield
+        finally:
+            _say(handle, "")  # the next one may be asked for before it has said who it is
     finally:
         os.close(handle)
+
+
+def _say(handle: int, text: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+        os.truncate(handle, 0)
+        os.pwrite(handle, text.encode("utf-8", "replace"), 0)
+
+
+def _holder(handle: int) -> str:
+    deadline = time.monotonic() + TO_BE_SAID
+    while True:
+        text = os.pread(handle, 1000, 0).decode("utf-8", "replace")
+        if text or time.monotonic() > deadline:
+            return text or "somebody"
+        time.sleep(0.02)

@@ -14,12 +14,13 @@ import pytest
 from console import audit
 from console.cancel import Cancel
 from console.config.profile import Container, Profile, Server
-from console.errors import ChangedSincePlan, LinkLost, OperatorError
+from console.errors import ChangedSincePlan, LinkLost, OperatorError, Refused
 from console.operations import calls
 from console.operations.fate import Wait
 from remote.agent import calls as agent_calls
 from remote.agent.calls import CALLS, Action, Context
 from remote.canary import replay
+from remote.server import record
 from remote.wire import chain
 from remote.wire.audit import Entry
 from remote.wire.codec import encode
@@ -225,3 +226,14 @@ def test_two_operators_meet_in_the_containers_log(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(audit, "operator", lambda name=name: name)
         calls.run(Direct(), PROFILE, PLAN, lambda _: None)
     assert [one.data["operator"] for one in container() if one.kind == "begin"] == ["ann@mac", "bob@desk"]
+
+
+def test_an_action_holds_the_lock_for_its_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(target: object, basis: dict[str, Any], step: Callable[[StepResult], None]) -> Outcome:
+        with record.lock(8000, "is stopping"), record.lock(8000, "is stopping"):
+            return OUTCOME
+
+    monkeypatch.setitem(agent_calls.ACTIONS, "server.stop", Action(lambda target: PLAN, stop))
+    monkeypatch.setattr(audit, "operator", lambda: "ann@mac")
+    with pytest.raises(Refused, match=r"port 8000: ann@mac \(.* from 10\.0\.0\.7\) is stopping the server \(since "):
+        calls.run(Direct(), PROFILE, PLAN, lambda _: None)

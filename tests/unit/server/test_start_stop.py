@@ -160,13 +160,6 @@ def test_who_starts_while_another_stops_is_told_who(stand_in: StandIn, monkeypat
     start(stand_in.target)
 
 
-def test_the_lock_names_its_holder(stand_in: StandIn) -> None:
-    with record.lock(1, "is starting"), pytest.raises(Refused, match="is starting the server"), record.lock(1, "x"):
-        pass
-    with record.lock(1, "is stopping"):
-        pass
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -1,0 +1,51 @@
+"""Only one at a time starts, stops or recovers a server; who is turned away is told who does."""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from pathlib import Path
+
+import pytest
+
+from remote.server import record
+from remote.statedir import state_dir
+from remote.wire.errors import Refused
+
+
+def test_the_lock_names_its_holder() -> None:
+    with record.lock(1, "is starting"), pytest.raises(Refused, match="is starting the server"), record.lock(1, "x"):
+        pass
+    with record.lock(1, "is stopping"):
+        pass
+
+
+def test_all_may_log_in_as_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And from one address: it is the operator of whom they are told."""
+    monkeypatch.setenv("USER", "root")
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.7 5 10.0.0.9 22")
+    by = r"port 1: ann@mac \(root from 10\.0\.0\.7\) is stopping the server \(since "
+    with record.acting_for("ann@mac"), record.lock(1, "is stopping"), pytest.raises(Refused, match=by):
+        other_operator()
+    by = r"port 1: root from 10\.0\.0\.7 is stopping"
+    with record.lock(1, "is stopping"), pytest.raises(Refused, match=by), record.lock(1, "is starting"):
+        pass
+
+
+def other_operator() -> None:
+    with record.acting_for("bob@desk"), record.lock(1, "is starting"):
+        pass
+
+
+def test_nobody_of_before_is_named() -> None:
+    """Asked in the moment before the holder has said who that is: waited for, not taken from who had it last."""
+    with record.lock(1, "was starting"):
+        pass
+    path = Path(state_dir()) / "server-1.lock"
+    with path.open("r+") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        late = threading.Timer(0.3, lambda: path.write_text("ann is stopping"))
+        late.start()
+        with pytest.raises(Refused, match="port 1: ann is stopping at this moment"), record.lock(1, "x"):
+            pass
+        late.join()
