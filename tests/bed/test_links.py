@@ -155,16 +155,16 @@ def test_twenty_seconds_of_silence(profile: Profile, ground: Ground) -> None:
 
 
 def test_a_lossy_line(profile: Profile, ground: Ground) -> None:
+    """Values go on, however late."""
     with watched(profile) as link:
         line.lose(30)
         try:
             begun = len(link.states)
-            time.sleep(8.0)
-            phases = [state.phase.value for state in link.states[begun:]]
-            seen = len(link.events)
+            longest = max(link.until_live(60.0) for _ in range(6))
+            phases = {state.phase.value for state in link.states[begun:]}
         finally:
             line.mend()
-        print(f"30 % loss: {len(phases)} states, {set(phases)}; {seen} values")
+        print(f"30 % loss: {phases or 'live'}; at most {longest:.1f} s without a value")
         tell("30 % loss", None, link.until_live())
 
 
