@@ -24,7 +24,7 @@ async def test_b_from_the_key_to_the_free_port(profile: Profile, ground: Ground,
         await see_what_there_is_to_see(keyboard, sshd)
         with ThreadPoolExecutor(1) as pool:
             began = time.monotonic()
-            freed = pool.submit(when_free, ground)
+            freed = pool.submit(ground.wait_until_free)
             plan = await keyboard.plan("z")
             run = await keyboard.go_ahead()
         assert any("sglang::scheduler_TP0" in step.title for step in plan.steps)
@@ -42,11 +42,3 @@ async def see_what_there_is_to_see(keyboard: Keyboard, sshd: str) -> None:
         await keyboard.until("lost link", lambda: picture.link.phase is LinkPhase.LOST)
     else:
         await keyboard.until("orphans", lambda: picture.server and picture.server.phase is Phase.ORPHANS)
-
-
-def when_free(ground: Ground) -> float:
-    deadline = time.monotonic() + 120
-    while ground.is_held():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return time.monotonic()

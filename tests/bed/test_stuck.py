@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from console.config.profile import Profile
@@ -25,8 +23,7 @@ def test_d3_dead_main_thread_and_a_thread_in_the_kernel(profile: Profile, ground
         again = recover.plan(agent, profile)
     assert any("`pct stop 129` would hang on it" in note for note in again.notes)
     ground.unhang()
-    time.sleep(0.3)
-    assert not ground.is_held(), "it ends with what it waited for"
+    ground.wait_until_free()  # it ends with what it waited for
 
 
 def test_f_waits_in_the_kernel(profile: Profile, ground: Ground) -> None:
@@ -36,8 +33,7 @@ def test_f_waits_in_the_kernel(profile: Profile, ground: Ground) -> None:
     assert not done.ok
     assert f"Waiting in the kernel: pid {pid}" in done.truth
     ground.unhang()
-    time.sleep(0.3)
-    assert not ground.is_held()
+    ground.wait_until_free()
 
 
 @pytest.mark.parametrize("version", FREEZERS)
