@@ -3,14 +3,19 @@ that was started without one."""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import struct
+import subprocess
+import zlib
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from console.client import connect
-from console.demo.engine import Engine
+from console.demo.engine import ENVIRONMENT, Engine
 from console.demo.stage import Stage
 from console.errors import OperatorError
 from console.operations import calls
@@ -18,7 +23,8 @@ from remote.server import release
 from remote.server.conflicts import CONFLICTS
 from remote.wire.plan import Verdict
 from tests.engine.releases import Server, launched, wait_for
-from tests.engine.server import prompts
+from tests.engine.server import HERE, prompts
+from tests.engine.vision_model import IMAGE
 from tests.schema import problems_in
 
 # a value of each flag with which dumps would be wrong, where it takes one
@@ -113,3 +119,36 @@ def test_prompts_of_embeddings_are_errors_and_those_of_ids_are_not(engine: Engin
         assert {rid for rid, meta in metas.items() if not meta["error"]} == set(sent)
         causes = {metas[rid]["error"]["cause"] for rid in ("embedded", "embedded too")}
         assert causes == {"prompts of images, other media or embeddings can not be dumped"}
+
+
+def png(width: int, height: int) -> bytes:
+    """All of one colour."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = (b"\0" + bytes((200, 30, 30)) * width) * height
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.matrix
+def test_prompts_of_images_are_errors_and_those_of_text_are_not(engine: Engine, tmp_path: Path) -> None:
+    """A model that sees, whose text goes through the patched file of Llama."""
+    for script, words in (("vision_model.py", [tmp_path / "sees"]), ("tiny_models.py", [tmp_path, "llama"])):
+        environment = {**os.environ, **ENVIRONMENT}
+        subprocess.run([engine.python, HERE / script, *words], check=True, timeout=120, env=environment)
+    seeing = ("--mm-attention-backend=sdpa", f"--model-path={tmp_path / 'sees'}")
+    flags = ("--disable-radix-cache", "--chunked-prefill-size=-1", *seeing)
+    with launched(
+        engine, "0.5.23", tmp_path, *flags, without=("--skip-tokenizer-init",), model=tmp_path / "llama"
+    ) as server:
+        server.until_ready()
+        image = f"data:image/png;base64,{base64.b64encode(png(56, 56)).decode()}"
+        seen = server.generate("image", text=f"t5 {IMAGE} t6", image_data=image)
+        assert seen["meta_info"]["prompt_tokens"] > 3, "its patches are rows"
+        sent = prompts("ids", 4, 60)
+        server.ask_all({rid: [number % 500 for number in ids] for rid, ids in sent.items()})
+        metas = {meta["rid"]: meta for meta in server.ended(5)}
+        assert {rid for rid, meta in metas.items() if not meta["error"]} == set(sent)
+        assert metas["image"]["error"]["cause"] == "prompts of images, other media or embeddings can not be dumped"
