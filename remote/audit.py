@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from collections.abc import Iterator
 from typing import Any, Callable, Optional, TypeVar
 
 from remote import processes
@@ -21,6 +23,7 @@ T = TypeVar("T")
 Emit = Callable[[Any], None]
 
 TITLE = "Audit log of the container"
+_under_way: set[str] = set()  # ids of what this agent does
 
 
 def path() -> str:
@@ -55,12 +58,14 @@ def fate(ident: str) -> Fate:
 
 
 def _is_at_work(begin: Entry) -> bool:
-    """Does the agent that began it live?"""
+    """Does the agent that began it live, and, as far as that is this one, do it still?"""
     by = begin.data.get("agent")
     if not isinstance(by, dict) or by.get("boot_id") != boot_id():
         return False
     process = processes.read(by.get("pid", 0))
-    return process is not None and process.start_ticks == by.get("start_ticks")
+    if process is None or process.start_ticks != by.get("start_ticks"):
+        return False
+    return process.pid != os.getpid() or begin.id in _under_way
 
 
 def _ended(entries: list[Entry]) -> Fate:
@@ -91,12 +96,17 @@ def record(
             steps.append(event)
         emit(event)
 
+    with log.under_way():
+        return _recorded(log, steps, lambda: work(keep), basis)
+
+
+def _recorded(log: _Log, steps: list[StepResult], work: Callable[[], T], basis: Optional[dict[str, Any]]) -> T:
     log.write("begin", {"basis": basis or {}, "agent": _self()})
     began = time.monotonic()
     try:
         log.refuse_void()
         with acting_for(log.operator):
-            result = work(keep)
+            result = work()
     except BaseException as error:
         report = error.report() if isinstance(error, OperatorError) else _fault(error)
         log.write("end", {"ok": False, "error": report, "steps": steps, "seconds": time.monotonic() - began})
@@ -123,6 +133,15 @@ class _Log:
         self._action = action
         self._emit = emit
         self._secrets = secrets_of(target.flags, target.env)
+
+    @contextlib.contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Until its end is on record, or could not be."""
+        _under_way.add(self._ticket.id)
+        try:
+            yield
+        finally:
+            _under_way.discard(self._ticket.id)
 
     @property
     def operator(self) -> str:

@@ -119,7 +119,7 @@ def _answer(fate: Fate) -> Any:
     if fate.became is Became.NEVER:
         raise NeverBegun("it never began in the container, and can't any more", "Nothing was changed: ask again.")
     if fate.became is Became.CUT_OFF:
-        what = f"begun at {fate.at}; the agent in the container that did it is gone, and noted no end"
+        what = f"begun at {fate.at}; the agent in the container is not at it any more, and noted no end"
         raise CutOff(what, "Some of its steps may be done: look how things are, then ask again.")
     if fate.error is not None:
         raise from_report(fate.error)

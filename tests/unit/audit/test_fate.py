@@ -19,7 +19,7 @@ from console.operations import fate
 from console.operations.fate import CutOff, NeverBegun, Wait
 from remote import audit
 from remote.wire import journal
-from remote.wire.audit import Became, Entry, Fate, Ticket, now
+from remote.wire.audit import AuditError, Became, Entry, Fate, Ticket, now
 from remote.wire.codec import encode
 from remote.wire.plan import Check, Outcome, StepResult, Verdict
 from remote.wire.target import Target
@@ -79,6 +79,20 @@ def test_cut_off_with_its_process(tmp_path: Path) -> None:
         recorded(lambda _: os._exit(9))
     """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    assert audit.fate(TICKET.id).became is Became.CUT_OFF
+
+
+def test_an_end_that_could_not_be_noted_is_no_work_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent lives, and would be asked again and again."""
+    write = journal.append
+
+    def full(path: str, entry: Entry) -> None:
+        if entry.kind == "end":
+            raise AuditError("no space left")
+        write(path, entry)
+
+    monkeypatch.setattr(journal, "append", full)
+    assert recorded(well) == OUTCOME
     assert audit.fate(TICKET.id).became is Became.CUT_OFF
 
 
