@@ -228,8 +228,11 @@ def test_killed_hundreds_of_times_no_directory_claims_what_it_has_not(tmp_path: 
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        for _ in range(300):
-            process.stdin.write(f"{dice.uniform(0.002, 0.06)}\n")
+        for kills in range(3000):
+            if kills >= 300 and min(seen, aside) > 30:
+                break
+            longest = 0.06 * (1 + kills // 300)  # on a busy machine nothing is whole so soon
+            process.stdin.write(f"{dice.uniform(0.002, longest)}\n")
             process.stdin.flush()
             assert process.stdout.readline() == "killed\n"
             aside += len(list(tmp_path.glob(".req_*")))
@@ -238,7 +241,7 @@ def test_killed_hundreds_of_times_no_directory_claims_what_it_has_not(tmp_path: 
                 shutil.rmtree(request)
                 seen += 1
         process.stdin.close()
-    assert seen > 30
+    assert seen > 30, "some came to their end"
     assert aside > 30, "the kills did hit requests that were being written"
 
 
