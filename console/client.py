@@ -16,7 +16,7 @@ from console.errors import ErrorReport, LinkError, LinkLost, NoAnswer, NotAsked,
 from console.heartbeat import Heartbeat
 from remote.wire import frames
 from remote.wire.codec import decode
-from remote.wire.host import Hello
+from remote.wire.host import Hello, Pong
 
 if TYPE_CHECKING:  # paramiko takes longer to import than most commands to run
     from console.ssh.bootstrap import Launched
@@ -196,10 +196,13 @@ class AgentClient:
         while not self._over.is_set():
             sent = clock.now()
             try:
-                answer = self.call("ping", timeout=GIVEN_UP)
+                theirs = decode(Pong, self.call("ping", timeout=GIVEN_UP)).now
+            except WireError as error:
+                self._lose(error.what)
+                return
             except OperatorError:
                 continue
-            self.heartbeat.take(sent, float(answer["now"]))
+            self.heartbeat.take(sent, theirs)
             self._over.wait(PING_EVERY)
 
     def _lose(self, why: str) -> None:

@@ -11,7 +11,8 @@ from console.config.profile import Profile, Proxmox
 from console.errors import OperatorError
 from console.operations import calls, proxmox
 from console.operations.counts import told
-from remote.wire.host import Hello
+from remote.wire.codec import decode
+from remote.wire.host import Hello, Pong
 from remote.wire.plan import Check, Verdict
 from remote.wire.server import Phase
 
@@ -87,8 +88,8 @@ def _python(profile: Profile, hello: Hello) -> Check:
 
 def _clock(agent: Examined) -> Check:
     before = time.time()
-    answer = agent.call("ping")
-    skew = float(answer["now"]) - (before + time.time()) / 2
+    theirs = decode(Pong, agent.call("ping")).now
+    skew = theirs - (before + time.time()) / 2
     if abs(skew) <= CLOCK_SKEW:
         return Check("clock", Verdict.OK, f"the container's clock is within {CLOCK_SKEW:.0f} s of ours")
     found = f"the container's clock is {skew:+.0f} s from ours; ages shown here allow for it"

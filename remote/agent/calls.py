@@ -15,6 +15,7 @@ from remote.server import launch, log, preflight, probe, recover, restart, state
 from remote.telemetry import clean, gpus, shm
 from remote.wire.dumps import Level, VerifySummary
 from remote.wire.errors import OperatorError, WireError
+from remote.wire.host import Pong
 from remote.wire.plan import Outcome, Plan, StepResult
 from remote.wire.target import Target
 
@@ -95,7 +96,7 @@ def _verify(
 
 
 CALLS: dict[str, Callable[..., Any]] = {
-    "ping": lambda _: {"now": time.time()},
+    "ping": lambda _: Pong(time.time()),
     "survey": lambda _, pythons=(): survey.survey(tuple(pythons)),
     "plan": lambda c, action: _action(action).plan(_target(c)),
     "run": _run,

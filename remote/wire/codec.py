@@ -12,6 +12,7 @@ from .errors import WireError
 
 T = TypeVar("T")
 
+LARGEST = 1 << 64  # what unsigned counters of 64 bits have room for
 DEEPEST = 50  # levels of nesting in a value of any type
 
 
@@ -67,9 +68,9 @@ def _decode(kind: Any, data: Any, place: str) -> Any:
         except ValueError as error:
             raise WireError(f"{place}: {error}") from None
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
+        return float(_in_range(data, place))
     _expect(data, kind, place)
-    return data
+    return _in_range(data, place) if kind in (int, float) else data
 
 
 def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
@@ -93,6 +94,13 @@ def _expect_shallow(data: Any, place: str) -> None:
         level = [value for values in inner for value in values]
     if level:
         raise WireError(f"{place}: nested deeper than {DEEPEST} levels")
+
+
+def _in_range(data: Any, place: str) -> Any:
+    """JSON as Python reads it has NaN, infinity and numbers of thousands of digits; who shows them counts on less."""
+    if not abs(data) < LARGEST:
+        raise WireError(f"{place}: a number out of range")
+    return data
 
 
 def _expect(data: Any, kind: type, place: str) -> None:

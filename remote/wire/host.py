@@ -43,3 +43,10 @@ class Survey:
     shm_size: int
     shm_free: int
     models: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Pong:
+    """now: the container's clock, seconds since the epoch."""
+
+    now: float

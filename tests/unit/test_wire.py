@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from typing import Any
 
 import pytest
 
+from console.client import AgentClient
+from console.heartbeat import Heartbeat
 from remote.wire import frames
 from remote.wire.codec import decode, encode
 from remote.wire.dumps import DumpCounts, DumpRow, DumpsChange, DumpState
 from remote.wire.errors import ErrorReport, OperatorError, WireError
+from remote.wire.host import Pong
 from remote.wire.patch import MarkedLine, PatchState, PatchStatus
 from remote.wire.plan import Check, Plan, Step, Verdict
 from remote.wire.server import LoadProgress, Phase, ProcessInfo, ServerState
 from remote.wire.target import Target
-from remote.wire.telemetry import Gpu, GpuSnapshot
+from remote.wire.telemetry import Gpu, GpuSnapshot, ShmSnapshot
 
 VALUES = [
     Target(python="/p", model_path="/m", env={"A": "1"}, flags=("--x", "--y=1"), layers=(1, 2)),
@@ -102,3 +106,26 @@ def test_an_error_keeps_its_words() -> None:
     frame = frames.parse(frames.error(3, report))
     assert decode(ErrorReport, frame["error"]) == report
     assert dataclasses.asdict(report)["id"] == "shm.full"
+
+
+NO_NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999", "1e300", str(10**400), "true", '"1"', "null", "[]")
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_a_number_that_nobody_can_show_is_refused(text: str) -> None:
+    """JSON, as Python reads it, has all of these."""
+    with pytest.raises(WireError, match=r"Pong\.now: "):
+        decode(Pong, {"now": json.loads(text)})
+    with pytest.raises(WireError, match=r"ShmSnapshot\.size: "):
+        decode(ShmSnapshot, {"at": 0, "path": "", "size": json.loads(text)})
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_a_heartbeat_that_is_none_ends_the_link(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not, without a word, the thread that asks for it."""
+    client, lost = object.__new__(AgentClient), list[str]()
+    client._over, client.heartbeat = threading.Event(), Heartbeat()
+    monkeypatch.setattr(client, "call", lambda *_, **__: {"now": json.loads(text)}, raising=False)
+    monkeypatch.setattr(client, "_lose", lost.append)
+    client._beat()
+    assert "Pong.now" in lost[0]

@@ -34,20 +34,22 @@ ELSEWHERE = {
 }
 
 
-def filled(kind: Any, text: str, number: float) -> Any:
-    """A `kind` with `text` and `number` wherever one goes, and something in every list."""
+def filled(kind: Any, text: str, number: float, which: int = 0) -> Any:
+    """A `kind` with `text` and `number` wherever one goes, something in every list, and that member of each enum."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        return filled(arguments[0], text, number)
+        return filled(arguments[0], text, number, which)
     if origin in (list, tuple, Iterable):
-        return (origin if origin is list else tuple)([filled(arguments[0], text, number)])
+        return (origin if origin is list else tuple)([filled(arguments[0], text, number, which)])
     if origin is dict:
-        return {filled(arguments[0], text, number): filled(arguments[1], text, number)}
+        return {filled(arguments[0], text, number, which): filled(arguments[1], text, number, which)}
     if dataclasses.is_dataclass(kind):
         hints, make = typing.get_type_hints(kind), typing.cast(Callable[..., Any], kind)
-        return make(**{field.name: filled(hints[field.name], text, number) for field in dataclasses.fields(kind)})
+        return make(
+            **{field.name: filled(hints[field.name], text, number, which) for field in dataclasses.fields(kind)}
+        )
     if inspect.isclass(kind) and issubclass(kind, enum.Enum):
-        return next(iter(kind))
+        return list(kind)[which % len(kind)]
     if kind is float:
         return number
     return {str: text, int: 7, bool: False, bytes: b"", Any: text}[kind]
