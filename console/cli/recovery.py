@@ -7,14 +7,14 @@ from typing import Any
 
 from console import audit
 from console.cli import output
-from console.cli.session import EXIT_NOT_OK, confirm, open_agent
+from console.cli.session import carried_out, confirm, open_agent
 from console.config import load
 from console.config.profile import Profile
 from console.errors import HostKeyChanged, HostKeyUnknown, LinkError
 from console.operations import recover
 from console.operations.calls import Agent
 from console.operations.recovery_plan import Wish
-from remote.wire.plan import StepResult
+from remote.wire.plan import Plan, StepResult
 
 
 def recover_by_command(
@@ -32,27 +32,33 @@ def recover_by_command(
     profile = load.load(profile_name)
     document: dict[str, Any] = {"plan": None, "steps": [], "outcome": None}
 
-    def on_step(step: StepResult) -> None:
-        document["steps"].append(step)
-        if not as_json:
-            output.print_step(step)
-
     with contextlib.ExitStack() as stack:
         agent = _agent(profile, stack, as_json=as_json)
         plan = document["plan"] = recover.plan(agent, profile, Wish(including, including_host, last_resort or ""))
         if not as_json:
             output.print_plan(plan)
-        well = True
+        status = 0
         if plan.needed and not dry_run:
             audit.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
             confirm(yes=yes, as_json=as_json, word=plan.word, typed=word)
-            outcome = document["outcome"] = recover.run(agent, profile, plan, on_step)
-            well = outcome.ok
-            if not as_json:
-                output.print_outcome(outcome)
+            status = carried_out(
+                document, lambda: _run(agent, profile, plan, document, as_json=as_json), as_json=as_json
+            )
     if as_json:
         output.print_json(document)
-    return 0 if well else EXIT_NOT_OK
+    return status
+
+
+def _run(agent: Agent | None, profile: Profile, plan: Plan, document: dict[str, Any], *, as_json: bool) -> bool:
+    def on_step(step: StepResult) -> None:
+        document["steps"].append(step)
+        if not as_json:
+            output.print_step(step)
+
+    outcome = document["outcome"] = recover.run(agent, profile, plan, on_step)
+    if not as_json:
+        output.print_outcome(outcome)
+    return outcome.ok
 
 
 def _agent(profile: Profile, stack: contextlib.ExitStack, *, as_json: bool) -> Agent | None:

@@ -18,7 +18,7 @@ from console.config.profile import Profile
 from console.errors import OperatorError, Refused
 from console.operations import calls, fate
 from console.text import harmless
-from remote.wire.plan import Outcome, Plan, StepResult
+from remote.wire.plan import Plan, StepResult
 
 EXIT_NOT_OK = 1
 
@@ -70,39 +70,45 @@ def act(
     with session(profile_name) as (agent, profile):
         plan = calls.plan(agent, action if isinstance(action, str) else action(agent))
         document: dict[str, Any] = {"plan": plan, "steps": [], "outcome": None}
-        well = True
         if not as_json:
             output.print_plan(plan)
         if dry_run and plan.diff and not as_json:
             output.print_diff(plan.diff)
+        status = 0
         if plan.needed and not dry_run:
             audit.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
             confirm(yes=yes, as_json=as_json)
-            outcome = _run(agent, profile, plan, document, as_json=as_json)
-            well = outcome.ok
-        status = 0 if well else EXIT_NOT_OK
-        if well and not dry_run and finish is not None:
-            status = _finish(agent, profile, document, finish, as_json=as_json)
+            status = carried_out(
+                document, lambda: _run(agent, profile, plan, document, as_json=as_json), as_json=as_json
+            )
+        if status == 0 and not dry_run and finish is not None:
+            status = carried_out(document, lambda: _finish(agent, profile, document, finish), as_json=as_json)
         if as_json:
             output.print_json(document)
         return status
 
 
-def _finish(agent: AgentClient, profile: Profile, document: dict[str, Any], finish: Finish, *, as_json: bool) -> int:
-    """What goes on after the outcome, which is told whatever happens here; the exit status."""
+def carried_out(document: dict[str, Any], work: Callable[[], bool], *, as_json: bool) -> int:
+    """The exit status of `work`, which says if all is well. In JSON an error stands beside what was seen before it."""
     try:
-        with fate.again(agent) as living:
-            more, well = finish(living, profile)
+        well = work()
     except OperatorError as error:
         if not as_json:
             raise
         document["error"] = error.report()
         return error.exit_code
-    document.update(more)
     return 0 if well else EXIT_NOT_OK
 
 
-def _run(agent: AgentClient, profile: Profile, plan: Plan, document: dict[str, Any], *, as_json: bool) -> Outcome:
+def _finish(agent: AgentClient, profile: Profile, document: dict[str, Any], finish: Finish) -> bool:
+    """What goes on after the outcome."""
+    with fate.again(agent) as living:
+        more, well = finish(living, profile)
+    document.update(more)
+    return well
+
+
+def _run(agent: AgentClient, profile: Profile, plan: Plan, document: dict[str, Any], *, as_json: bool) -> bool:
     def on_step(step: StepResult) -> None:
         document["steps"].append(step)
         if not as_json:
@@ -111,7 +117,7 @@ def _run(agent: AgentClient, profile: Profile, plan: Plan, document: dict[str, A
     outcome = document["outcome"] = calls.run(agent, profile, plan, on_step)
     if not as_json:
         output.print_outcome(outcome)
-    return outcome
+    return outcome.ok
 
 
 def confirm(*, yes: bool, as_json: bool, word: str = "", typed: str = "") -> None:

@@ -31,12 +31,16 @@ def target(found: find.Found, profile: Target) -> Optional[Target]:
     environ = processes.environ(parent.pid) if parent is not None else {}
     if parent is None or not environ or processes.user(parent.pid) != processes.user(os.getpid()):
         return None
+    try:
+        python = _python(parent, environ)
+    except OSError:
+        return None  # it has just ended
     flags, _ = parse(_arguments(parent))
     layers = _layers(environ, profile)
     own = {canonical(flag.name): flag for flag in flags if canonical(flag.name) in OWN_KEYS}
     return dataclasses.replace(
         profile,
-        python=_python(parent, environ),
+        python=python,
         model_path=_value(own.get("--model-path"), profile.model_path),
         host=_value(own.get("--host"), "127.0.0.1"),
         tp=_number(_value(own.get("--tp-size"), "1")) or 1,

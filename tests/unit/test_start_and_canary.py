@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from console.cli import main, session
+from console.cli import main, recovery, session
 from console.config import write
 from console.config.profile import Container, Profile, Server
 from console.errors import LinkLost
-from console.operations import calls, fate, readiness, verdicts
+from console.operations import calls, fate, readiness, recover, verdicts
 from remote.canary import tolerance
 from remote.dumps import generate, request
 from remote.wire.audit import Became, Fate
@@ -66,7 +66,7 @@ Start = Callable[..., int]
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Run `server start`, or restart, with these arguments on this agent; the exit status."""
+    """Run `server start`, or another command of it, with these arguments on this agent; the exit status."""
     monkeypatch.setenv("HSCONSOLE_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("HSCONSOLE_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr("time.sleep", lambda _: None)
@@ -78,6 +78,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
             yield agent
 
         monkeypatch.setattr(session, "open_agent", open_agent)
+        monkeypatch.setattr(recovery, "open_agent", open_agent)
         try:
             return main.run(["--profile", "kimi", "server", command, "--yes", *arguments])
         except SystemExit as ended:
@@ -149,6 +150,25 @@ def test_a_start_is_told_whatever_becomes_of_the_wait(start: Start, capsys: pyte
     document = json.loads(capsys.readouterr().out)
     assert document["outcome"]["summary"] == STARTED.summary
     assert document["error"]["what"] == "it broke"
+
+
+def test_what_was_done_before_an_error_is_told_in_json_too(
+    start: Start, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: Any, __: Any, ___: Any, on_step: calls.OnStep) -> Outcome:
+        on_step(StepResult("TERM to pid 7", True))
+        raise LinkLost("it broke")
+
+    monkeypatch.setattr(calls, "run", run)
+    assert start(Agent(), "--json") == 4
+    document = json.loads(capsys.readouterr().out)
+    assert ([step["title"] for step in document["steps"]], document["outcome"]) == (["TERM to pid 7"], None)
+    assert document["error"]["what"] == "it broke"
+    monkeypatch.setattr(recover, "plan", lambda *_: PLAN)
+    monkeypatch.setattr(recover, "run", run)
+    assert start(Agent(), "--json", command="recover") == 4
+    recovered = json.loads(capsys.readouterr().out)
+    assert (recovered["steps"], recovered["error"]) == (document["steps"], document["error"])
 
 
 def test_the_wait_goes_on_over_another_line_when_the_first_one_went(

@@ -154,6 +154,17 @@ def test_what_is_no_number_on_a_command_line_breaks_nothing(odd: str, monkeypatc
     assert (now.tp, now.layers) == (1, (7,))
 
 
+def test_a_server_that_ends_while_it_is_read_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = processes.read(os.getpid())
+    assert mine is not None
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    parent = dataclasses.replace(mine, pid=gone.pid, argv=("bin/python", "-m", "sglang.launch_server"))
+    monkeypatch.setattr(processes, "environ", lambda _: {"PATH": "/bin"})
+    monkeypatch.setattr(processes, "user", lambda _: "root")
+    assert running.target(find.Found(1, parent, (), None), Target("/p", "/m", port=1)) is None
+
+
 def test_nothing_is_stopped_for_a_start_that_would_fail(stand_in: StandIn) -> None:
     start(stand_in.target)
     before = parent(stand_in.target)
