@@ -44,7 +44,7 @@ class ConfigError(OperatorError):
 
 class LinkError(OperatorError):
     id = "link"
-    title = "No link to the container"
+    title = "No link over SSH"
     exit_code = 4
 
 

@@ -39,7 +39,10 @@ def command() -> None:
 @where_option
 @click.pass_obj
 def show(profile: str | None, as_json: bool, last: int, where: str) -> None:
-    """Show the last actions: who, when, the exact commands, each step's result, the outcome."""
+    """Show the last actions.
+
+    Who, when, the exact commands, each step's result, the outcome.
+    """
     if where == CONTAINER:
         with session(profile) as (agent, _):
             found = calls.audit_entries(agent, last * LINES_AN_ACTION)

@@ -23,7 +23,7 @@ def command() -> None:
 @click.option("--dry-run", is_flag=True, help="The same: a check changes nothing.")
 @click.pass_obj
 def check(profile: str | None, as_json: bool, dry_run: bool) -> None:
-    """Look four deep: the text, its hash, the file that is imported, what the server loaded.
+    """Look four deep: text, hash, what is imported, what is loaded.
 
     Exits 0 only when the patch is applied and no depth is bad.
     """
@@ -43,7 +43,7 @@ def check(profile: str | None, as_json: bool, dry_run: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="The same: a diff changes nothing.")
 @click.pass_obj
 def diff(profile: str | None, as_json: bool, dry_run: bool) -> None:
-    """Show what `apply` would change; when it is applied already, what `revert` would."""
+    """Show what `apply` would change; once it is applied, `revert`."""
     del dry_run
     with session(profile) as (agent, _):
         plan = calls.plan(agent, "patch.apply")
@@ -66,7 +66,7 @@ def _action(name: str, help_text: str) -> None:
         sys.exit(act(profile, f"patch.{name}", as_json=as_json, dry_run=dry_run, yes=yes))
 
 
-_action("apply", "Write the hooks into the model file and put the dumper beside SGLang.")
+_action("apply", "Write the hooks into the model file, the dumper beside SGLang.")
 _action("revert", "Put SGLang's own file back, byte for byte, and remove the dumper.")
 
 

@@ -48,7 +48,7 @@ def preflight(profile: str | None, as_json: bool) -> None:
 @click.option("--wait", is_flag=True, help="Follow the load until the server is ready, or has died; then the canary.")
 @click.pass_obj
 def start(profile: str | None, as_json: bool, dry_run: bool, yes: bool, wait: bool) -> None:
-    """Start the server detached: it lives on when this command or the link ends.
+    """Start the server, detached from this command and the link.
 
     With --wait, exits 1 unless it became ready and the canary proved what it dumps, where it dumps.
     """
@@ -80,7 +80,10 @@ def until_proved(agent: calls.Agent, used: Profile, *, as_json: bool) -> tuple[d
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def stop(profile: str | None, as_json: bool, dry_run: bool, yes: bool) -> None:
-    """Stop the server, and prove it: no processes, port free, GPU memory back."""
+    """Stop the server, and prove it.
+
+    No processes are left, the port is free, the GPU memory is back.
+    """
     sys.exit(act(profile, "server.stop", as_json=as_json, dry_run=dry_run, yes=yes))
 
 
@@ -93,7 +96,7 @@ def stop(profile: str | None, as_json: bool, dry_run: bool, yes: bool) -> None:
 @click.option("--wait", is_flag=True, help="Follow the load until the server is ready, or has died; then the canary.")
 @click.pass_obj
 def restart(profile: str | None, which: str | None, as_json: bool, dry_run: bool, yes: bool, wait: bool) -> None:
-    """Stop the server, prove it, and start it again with the same command.
+    """Stop the server, prove it, start it again by the same command.
 
     Where the profile says otherwise by now, that is shown and you are asked which. A server that hsconsole did not
     start keeps its own command line. --wait: as of a start.
@@ -137,7 +140,9 @@ def _asked(plan: Plan, *, ask: bool) -> str:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def recover(profile: str | None, /, **options: Any) -> None:
-    """Free the port and clear what a dead server left, through the Proxmox host if need be.
+    """Free the port and clear what a dead server left.
+
+    Through the Proxmox host, if need be.
 
     Ended is only what is ours; anybody else's process is named, and ended only when it is included.
     """

@@ -37,7 +37,9 @@ def show(profile: str | None, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def clean(profile: str | None, as_json: bool, dry_run: bool, yes: bool) -> None:
-    """Remove shared-memory segments of dead processes: NCCL's, SGLang's, Python's, PyTorch's, CUDA's.
+    """Remove shared-memory segments of dead processes.
+
+    NCCL's, SGLang's, Python's, PyTorch's, CUDA's.
 
     Never dumps, never what a living process has open or may open yet, never what that can't be told of.
     """

@@ -25,8 +25,11 @@ LEVELS = [level.value for level in Level]
 @click.option("--level", default=Level.CONTENT.value, show_default=True, type=click.Choice(LEVELS), help="How deep.")
 @click.pass_obj
 def verify(profile: str | None, as_json: bool, numbers: tuple[int, ...], everything: bool, level: str) -> None:
-    """Verify req_N…: structure (files, sizes, checksums), content (every number), or meaning, for which the running
-    server gets each prompt again. Exits 1 unless all are well and nothing was left unverified."""
+    """Verify each req_N, or all, as deep as asked.
+
+    Structure (files, sizes, checksums), content (every number), or meaning, for which the running server gets each
+    prompt again. Exits 1 unless all are well and nothing was left unverified.
+    """
     if everything == bool(numbers):
         raise click.UsageError("Name dumps by their numbers, or say --all.")
     results: list[VerifyResult] = []

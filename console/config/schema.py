@@ -16,7 +16,7 @@ from remote.wire.masking import mask_text
 
 NOT_KEYS = frozenset({"name"})  # the file's name says it
 PLACE = re.compile(r" - at `\$\.?(.*)`$")
-MISSING = re.compile(r"missing required field `(.*)`")
+MISSING = re.compile(r"missing required field `([^`]*)`")
 EXPECTED = re.compile(r"Expected `(.*?)`")
 WORDS = {
     "str": "text in quotes",

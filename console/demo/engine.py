@@ -129,6 +129,11 @@ def _install(made: Engine, report: Reporter) -> None:
         if line.startswith("Collecting "):
             found += 1
             report("downloading SGLang's packages", f"{min(found, total)} of {total}: {line.split()[1]}")
+        elif pip.RETRYING in line:
+            report(
+                "downloading SGLang's packages",
+                f"{min(found, total)} of {total}: an index doesn't answer, trying again",
+            )
         elif line.startswith("Installing collected packages"):
             report("installing SGLang's packages", f"{total} packages, 2.4 GB: about a minute")
 

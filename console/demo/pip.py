@@ -9,11 +9,12 @@ from pathlib import Path
 
 from console.errors import DemoError
 
+RETRYING = "Retrying (Retry("  # an index that doesn't answer: pip waits for it anew at every package
 # what pip or the system prints, and what the operator can do about it
 REMEDIES = (
     (("No space left on device",), "Free some disk space and start again."),
     (
-        ("Retrying (Retry(", "Temporary failure in name resolution", "Failed to establish a new connection"),
+        (RETRYING, "Temporary failure in name resolution", "Failed to establish a new connection"),
         "pip can't reach its package index: check the network, or point PIP_INDEX_URL at a mirror, and start again.",
     ),
     (

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from console.config.profile import Profile
 from console.demo.progress import OnProgress
@@ -11,8 +15,8 @@ from console.demo.stage import Stage, stage
 OpenScreen = Callable[[Profile, str], None]
 
 FIRST_STEPS = """\
-First steps: p shows the patch, a applies it · s starts the server (half a minute) · t sends a test request · \
-Enter opens its dump · x stops · v reverts · q leaves, and everything is put back."""
+First steps: p shows the patch, a applies it, esc goes back · s starts the server (half a minute) · t sends a test \
+request · Enter opens its dump · x stops · v reverts · q leaves, and everything is put back."""
 
 
 def tour(on_progress: OnProgress, open_screen: OpenScreen) -> None:
@@ -23,4 +27,10 @@ def tour(on_progress: OnProgress, open_screen: OpenScreen) -> None:
 
 def hint(made: Stage) -> str:
     """What the screen shows at first."""
-    return f"{FIRST_STEPS}\nIn another terminal: HSCONSOLE_CONFIG_DIR={made.config_folder} hsconsole status"
+    return f"{FIRST_STEPS}\nIn another terminal: {command(made.config_folder)}"
+
+
+def command(config_folder: Path) -> str:
+    """What sees the demo from another terminal: by its path where the shell would not find hsconsole."""
+    program = "hsconsole" if shutil.which("hsconsole") else str(Path(sys.argv[0]).absolute())
+    return f"HSCONSOLE_CONFIG_DIR={shlex.quote(str(config_folder))} {shlex.quote(program)} status"

@@ -48,7 +48,9 @@ def tcp(hop: Hop, cancelled: threading.Event) -> socket.socket:
         addresses = socket.getaddrinfo(hop.host, hop.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         what = error.strerror if isinstance(error, OSError) else error
-        raise LinkError(f"the name {hop.host} can't be resolved: {what}", "Check the profile's host.") from None
+        raise LinkError(
+            f"the name {hop.host} can't be resolved: {what}", "Is it a name of ~/.ssh/config, or an address?"
+        ) from None
     cause = 0
     for family, kind, protocol, _, address in addresses:
         try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from console.demo import engine as engine_module
-from console.demo import leftovers, pip, sshd
+from console.demo import leftovers, pip, sshd, tour
 from console.demo.engine import Engine, build
 from console.demo.progress import Progress, Reporter
 from console.errors import DemoError
@@ -122,6 +122,25 @@ def test_pip_s_end_is_told_in_words(tmp_path: Path, printed: str, advice: str) -
         pip.install(python, ["torch"], lambda line: None)
     assert printed in raised.value.what
     assert advice in raised.value.remedy
+
+
+def test_an_index_that_does_not_answer_is_told_while_pip_tries_again(tmp_path: Path) -> None:
+    made = Engine(tmp_path)
+    (tmp_path / "venv" / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    made.python.parent.mkdir()
+    made.python.write_text("#!/bin/sh\necho 'Collecting torch'\necho 'WARNING: Retrying (Retry(total=4)) after x'\n")
+    made.python.chmod(0o755)
+    said: list[Progress] = []
+    engine_module._install(made, Reporter(said.append))
+    assert any("1 of" in told.detail and "an index doesn't answer" in told.detail for told in said)
+
+
+@pytest.mark.parametrize("found", [None, "/usr/bin/hsconsole"])
+def test_the_hint_s_command_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str | None) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: found)
+    monkeypatch.setattr(sys, "argv", ["/clone/with room/.venv/bin/hsconsole", "demo"])
+    typed = "hsconsole" if found else "'/clone/with room/.venv/bin/hsconsole'"
+    assert tour.command(tmp_path) == f"HSCONSOLE_CONFIG_DIR={tmp_path} {typed} status"
 
 
 def test_no_sshd_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

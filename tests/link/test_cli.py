@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from console.cli.main import COMMANDS, root
 from console.config import write
@@ -52,6 +53,14 @@ def leaves(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[tuple[s
         below = (*path, name)
         found += leaves(command, below) if isinstance(command, click.Group) else [(below, command)]
     return found
+
+
+def test_the_lists_of_commands_cut_no_sentence() -> None:
+    groups = [(), *((name,) for name in COMMANDS)]
+    for path in groups:
+        told = CliRunner().invoke(root, [*path, "--help"], terminal_width=80).output
+        assert "Usage:" in told, path
+        assert not [line for line in told.splitlines() if line.endswith("...") and not line.startswith("Usage:")], path
 
 
 def test_every_command_is_there_and_speaks_json() -> None:
