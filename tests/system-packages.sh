@@ -22,6 +22,13 @@ if ! has apt-get; then
     echo "Please install: $need" >&2
     exit 1
 fi
+if [ -n "$sudo" ]; then
+    echo "Missing on this machine, and installed by sudo now: $need" >&2
+    if ! sudo -v; then
+        echo "Please have this done as root: apt-get install $need" >&2
+        exit 1
+    fi
+fi
 $sudo apt-get update -qq
 # shellcheck disable=SC2086
 DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $need >/dev/null

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import os
 import platform
@@ -67,6 +68,7 @@ def build(on_progress: OnProgress) -> Engine:
     A build that was broken off is begun again; two at once become one. Raises DemoError.
     """
     report = Reporter(on_progress)
+    _make_cache_folder()
     made = engine()
     if made.complete:
         return made
@@ -91,11 +93,23 @@ def _digest() -> str:
     return digest.hexdigest()[:12]
 
 
+def _make_cache_folder() -> None:
+    place = cache_folder()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise DemoError(
+            f"{place} can't be made or written to: {error.strerror}",
+            "Set XDG_CACHE_HOME to a folder that this user may write to.",
+        ) from None
+
+
 def _check_system() -> None:
     if sys.platform != "linux":
         raise DemoError("the demo runs SGLang itself, which needs Linux", "Use hsconsole with a profile here.")
     place = cache_folder()
-    place.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(place).free
     if free < NEEDED:
         raise DemoError(

@@ -51,6 +51,37 @@ def test_no_room_is_found_before_anything_is_built(empty_cache: Path, monkeypatc
     assert "XDG_CACHE_HOME" in raised.value.remedy
 
 
+@pytest.mark.parametrize("above", ["a file", "/proc/nothing"])
+def test_a_cache_folder_that_can_not_be_made_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above: str
+) -> None:
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / above))
+    with pytest.raises(DemoError, match="can't be made or written to") as raised:
+        build(quiet)
+    assert "XDG_CACHE_HOME" in raised.value.remedy
+
+
+def test_a_cache_folder_of_somebody_else_is_told(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda place, mode: False)  # root may write anywhere
+    with pytest.raises(DemoError, match="can't be made or written to: Permission denied"):
+        build(quiet)
+
+
+def test_missing_system_packages_are_named_to_one_who_is_not_root(tmp_path: Path) -> None:
+    programs = {"id": "echo 1001", "python3": "exit 1", "apt-get": "exit 1", "sudo": "exit 1"}
+    for name, does in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    script = Path(__file__).parents[1] / "system-packages.sh"
+    told = subprocess.run(
+        ["/bin/sh", str(script)], env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert told.returncode == 1
+    assert "python3-venv" in told.stderr
+    assert "as root: apt-get install" in told.stderr
+
+
 def test_a_broken_off_build_is_begun_again(
     empty_cache: Path, small_build: Callable[[Install], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
