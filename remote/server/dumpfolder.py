@@ -7,13 +7,19 @@ import pwd
 import stat
 from typing import Optional
 
+from remote.telemetry import shm
 from remote.wire.plan import Check, Verdict
 
 ROOT = 0
 
 
 def check(folder: str) -> Optional[Check]:
-    """None when nobody else can change what is in `folder`, or it is not there yet."""
+    """None when it can be written to here, or made, and nobody else can change what is in it."""
+    above = shm.existing(folder)
+    if not os.access(above, os.W_OK | os.X_OK):
+        what = f"{folder} can't be {'written to' if above == folder else 'made'}"
+        what += f": {_name(os.getuid())} may not write to {above}"
+        return Check("dump folder", Verdict.BAD, what, "Set dump.folder to one that this user may write to.")
     try:
         found = os.lstat(folder)
         if stat.S_ISLNK(found.st_mode) and found.st_uid in (os.getuid(), ROOT):

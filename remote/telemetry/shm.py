@@ -63,7 +63,7 @@ class _Watcher:
 
     def look(self, seconds: float) -> ShmSnapshot:
         """The room now. seconds: at most about so many go into counting dumps."""
-        path = _existing(self._dump_dir)
+        path = existing(self._dump_dir)
         try:
             system, device = os.statvfs(path), os.stat(path).st_dev
         except OSError as error:
@@ -124,7 +124,7 @@ def _device_of_segments() -> Optional[int]:
         return None
 
 
-def _existing(path: str) -> str:
+def existing(path: str) -> str:
     """`path`, or the nearest folder above it that is there: the dump folder is made by the server."""
     while path not in ("", "/") and not os.path.isdir(path):
         path = os.path.dirname(path.rstrip("/"))

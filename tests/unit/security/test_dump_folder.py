@@ -41,3 +41,15 @@ def test_it_belongs_to_another(tmp_path: Path, kind: str) -> None:
     found = dumpfolder.check(str(place))
     assert found is not None
     assert "belongs to" in found.found
+
+
+@pytest.mark.parametrize(("below", "says"), [("", "can't be written to"), ("not/there/yet", "can't be made")])
+def test_a_folder_that_the_server_could_not_write_to_is_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str, says: str
+) -> None:
+    monkeypatch.setattr(os, "access", lambda place, mode: False)  # root may write anywhere
+    found = dumpfolder.check(str(tmp_path / below))
+    assert found is not None
+    assert found.verdict is Verdict.BAD
+    assert says in found.found
+    assert f"may not write to {tmp_path}" in found.found
