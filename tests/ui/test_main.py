@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import shutil
+import sys
 import time
+from pathlib import Path
 from typing import cast
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from console.demo import tour
 from console.tui.screens.main import MainScreen
 from console.tui.screens.request import RequestScreen
 from console.tui.widgets.dumps import DumpTable
@@ -216,6 +220,16 @@ async def test_enter_without_requests_says_so() -> None:
     async with on_stage(Stage(scenes.stopped)) as pilot:
         await pilot.press("enter")
         assert "no request" in toasts(pilot)
+
+
+@pytest.mark.parametrize("size", [(100, 30), (120, 36)])
+async def test_the_demo_s_hint_is_whole(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/home/operator/hsconsole/.venv/bin/hsconsole", "demo"])
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    typed = tour.command(Path("/home/operator/.cache/hsconsole/stage/config"))
+    hint = f"{tour.FIRST_STEPS}\nIn another terminal: {typed}"
+    async with on_stage(Stage(scenes.stopped, hint=hint), size=size) as pilot:
+        assert "".join(hint.split()) in "".join(words(pilot).split())
 
 
 async def test_the_hint_goes_with_escape() -> None:
