@@ -17,11 +17,10 @@ from console.channel import GIVEN_UP
 from console.client import AgentClient
 from console.config.profile import Profile
 from console.errors import LinkError, LinkLost
-from console.link import Link
 from console.ssh import bootstrap, pack
 from console.ssh.connection import answered
+from tests.link import drops
 from tests.link.conftest import packed
-from tests.link.listener import Listener
 from tests.link.sshd import Sshd
 
 
@@ -41,10 +40,6 @@ def gone(pid: int) -> bool:
             return False
         time.sleep(0.02)
     return True
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_killed_session(client: AgentClient, sshd: Sshd) -> None:
@@ -123,34 +118,19 @@ def test_what_is_under_way_comes_to_its_end(profile: Profile, tmp_path: Path) ->
     assert (tmp_path / "n").read_text() == "begun\nended\n"
 
 
-def test_fifty_drops_leave_nothing(profile: Profile, sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread, no file, no session over there; and each time there is one agent, which goes on with the stream."""
-    monkeypatch.setattr("console.link.BACKOFF", (0.01,))
-    listener = Listener()
-    link = Link(profile, listener, streams=("watch.ticks",))
-    link.start()
-    agent = another_agent(listener, 0)
-    before = (threading.active_count(), open_files(), sshd.sessions())
-    for number in range(50):
-        if number % 10 == 9:
+def test_ten_drops_leave_nothing(profile: Profile, sshd: Sshd) -> None:
+    """Fifty are in tests/bed/test_logins.py."""
+
+    def drop(number: int, agents: list[int]) -> None:
+        if number == 9:
             sshd.stop()
             sshd.start()
         elif number % 2:
             sshd.kill_sessions()
         else:
-            os.kill(agent, signal.SIGKILL)
-        agent = another_agent(listener, agent)
-    deadline = time.monotonic() + 10
-    while (threading.active_count(), open_files(), sshd.sessions()) != before:
-        assert time.monotonic() < deadline, (before, [thread.name for thread in threading.enumerate()])
-        time.sleep(0.05)
-    link.close()
+            os.kill(agents[0], signal.SIGKILL)
 
-
-def another_agent(listener: Listener, known: int) -> int:
-    listener.wait(lambda: listener.events and listener.events[-1][1]["pid"] != known, 20)
-    pid: int = listener.events[-1][1]["pid"]
-    return pid
+    drops.leave_nothing(profile, 1, 10, drop, sshd.sessions)
 
 
 def test_an_agent_that_does_not_start_tells_why(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
