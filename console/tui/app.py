@@ -318,7 +318,7 @@ class HsConsoleApp(App[None]):
         self._do_quit()
 
     def action_help_quit(self) -> None:
-        self.notify("q leaves; the server lives on.", title="ctrl+c", markup=False)
+        self.notify("q leaves hsconsole.", title="ctrl+c", markup=False)
 
     @on(StepDone)
     def _show_step(self) -> None:

@@ -97,9 +97,10 @@ def _patch(target: Target, python: Interpreter) -> tuple[Optional[PatchStatus], 
     if status.state is PatchState.APPLIED:
         return status, Check("patch", Verdict.OK, status.summary)
     verdict = Verdict.WARN if status.state is PatchState.FOREIGN else Verdict.BAD
-    return status, Check(
-        "patch", verdict, status.summary, "Apply it first, or nothing is dumped: hsconsole patch apply."
-    )
+    remedy = "Apply it first, or nothing is dumped: hsconsole patch apply."
+    if not status.model_file and status.depths:  # there is nothing to apply it to
+        remedy = status.depths[0].remedy
+    return status, Check("patch", verdict, status.summary, remedy)
 
 
 def _flags(line: CommandLine, read: bool) -> Check:

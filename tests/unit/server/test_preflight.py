@@ -140,6 +140,15 @@ def test_the_patch_must_be_applied(
     assert check(stand_in.target, "patch").verdict is verdict
 
 
+def test_no_patch_is_offered_where_there_is_nothing_to_apply_it_to(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depths = (Check("text", Verdict.UNKNOWN, "nothing to look at", "Set server.model_path."),)
+    status = PatchStatus(PatchState.UNKNOWN_MODEL, "python", "no config.json", depths=depths)
+    monkeypatch.setattr(patch, "status", lambda _: status)
+    assert check(stand_in.target, "patch").remedy == "Set server.model_path."
+
+
 @pytest.mark.parametrize(
     ("free", "headroom", "verdict", "says"),
     [
