@@ -7,14 +7,13 @@ from typing import Any
 
 from console import audit
 from console.cli import output
-from console.cli.session import carried_out, confirm, open_agent
+from console.cli.session import confirm, open_agent, run
 from console.config import load
 from console.config.profile import Profile
 from console.errors import HostKeyChanged, HostKeyUnknown, LinkError
 from console.operations import recover
 from console.operations.calls import Agent
 from console.operations.recovery_plan import Wish
-from remote.wire.plan import Plan, StepResult
 
 
 def recover_by_command(
@@ -31,7 +30,6 @@ def recover_by_command(
     """Plan, show, confirm, run; returns the exit status."""
     profile = load.load(profile_name)
     document: dict[str, Any] = {"plan": None, "steps": [], "outcome": None}
-
     with contextlib.ExitStack() as stack:
         agent = _agent(profile, stack, as_json=as_json)
         plan = document["plan"] = recover.plan(agent, profile, Wish(including, including_host, last_resort or ""))
@@ -41,24 +39,10 @@ def recover_by_command(
         if plan.needed and not dry_run:
             audit.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
             confirm(yes=yes, as_json=as_json, word=plan.word, typed=word)
-            status = carried_out(
-                document, lambda: _run(agent, profile, plan, document, as_json=as_json), as_json=as_json
-            )
+            status = run(document, lambda on_step: recover.run(agent, profile, plan, on_step), as_json=as_json)
     if as_json:
         output.print_json(document)
     return status
-
-
-def _run(agent: Agent | None, profile: Profile, plan: Plan, document: dict[str, Any], *, as_json: bool) -> bool:
-    def on_step(step: StepResult) -> None:
-        document["steps"].append(step)
-        if not as_json:
-            output.print_step(step)
-
-    outcome = document["outcome"] = recover.run(agent, profile, plan, on_step)
-    if not as_json:
-        output.print_outcome(outcome)
-    return outcome.ok
 
 
 def _agent(profile: Profile, stack: contextlib.ExitStack, *, as_json: bool) -> Agent | None:

@@ -18,7 +18,7 @@ from console.config.profile import Profile
 from console.errors import OperatorError, Refused
 from console.operations import calls, fate
 from console.text import harmless
-from remote.wire.plan import Plan, StepResult
+from remote.wire.plan import Outcome
 
 EXIT_NOT_OK = 1
 
@@ -78,17 +78,28 @@ def act(
         if plan.needed and not dry_run:
             audit.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
             confirm(yes=yes, as_json=as_json)
-            status = carried_out(
-                document, lambda: _run(agent, profile, plan, document, as_json=as_json), as_json=as_json
-            )
+            status = run(document, lambda on_step: calls.run(agent, profile, plan, on_step), as_json=as_json)
         if status == 0 and not dry_run and finish is not None:
-            status = carried_out(document, lambda: _finish(agent, profile, document, finish), as_json=as_json)
+            status = _carried_out(document, lambda: _finish(agent, profile, document, finish), as_json=as_json)
         if as_json:
             output.print_json(document)
         return status
 
 
-def carried_out(document: dict[str, Any], work: Callable[[], bool], *, as_json: bool) -> int:
+def run(document: dict[str, Any], work: Callable[[calls.OnStep], Outcome], *, as_json: bool) -> int:
+    """What was planned and confirmed, told step by step; returns the exit status."""
+    document["steps"], on_step = output.steps_told(as_json=as_json)
+
+    def told() -> bool:
+        outcome = document["outcome"] = work(on_step)
+        if not as_json:
+            output.print_outcome(outcome)
+        return outcome.ok
+
+    return _carried_out(document, told, as_json=as_json)
+
+
+def _carried_out(document: dict[str, Any], work: Callable[[], bool], *, as_json: bool) -> int:
     """The exit status of `work`, which says if all is well. In JSON an error stands beside what was seen before it."""
     try:
         well = work()
@@ -106,18 +117,6 @@ def _finish(agent: AgentClient, profile: Profile, document: dict[str, Any], fini
         more, well = finish(living, profile)
     document.update(more)
     return well
-
-
-def _run(agent: AgentClient, profile: Profile, plan: Plan, document: dict[str, Any], *, as_json: bool) -> bool:
-    def on_step(step: StepResult) -> None:
-        document["steps"].append(step)
-        if not as_json:
-            output.print_step(step)
-
-    outcome = document["outcome"] = calls.run(agent, profile, plan, on_step)
-    if not as_json:
-        output.print_outcome(outcome)
-    return outcome.ok
 
 
 def confirm(*, yes: bool, as_json: bool, word: str = "", typed: str = "") -> None:

@@ -178,14 +178,18 @@ async def test_the_operators_own_is_not_doubled() -> None:
         assert canaries(stage) == 1
 
 
+async def lose_the_canarys_link(pilot: Pilot[None], stage: Stage) -> None:
+    link_of(stage).answers["canary"] = LinkLost("the line was cut", "It goes on trying.")
+    link_of(stage).answers["audit.fate"] = NotAsked("lost: refused")
+    await start(pilot)
+    await says(pilot, stage, LOADING, READY)
+    await until(pilot, lambda: "canary waits for the link" in words(pilot))
+
+
 async def test_a_link_that_is_lost_leaves_no_verdict() -> None:
     stage = Stage(scenes.answering)
     async with on_stage(stage) as pilot:
-        link_of(stage).answers["canary"] = LinkLost("the line was cut", "It goes on trying.")
-        link_of(stage).answers["audit.fate"] = NotAsked("lost: refused")
-        await start(pilot)
-        await says(pilot, stage, LOADING, READY)
-        await until(pilot, lambda: "canary waits for the link" in words(pilot))
+        await lose_the_canarys_link(pilot, stage)
         link_of(stage).answers["audit.fate"] = Fate(Became.CUT_OFF, "10:00")
         await until(pilot, lambda: "It was cut off midway" in toasts(pilot))
         await until(pilot, lambda: "no canary since this start: C" in words(pilot))
@@ -195,11 +199,7 @@ async def test_a_link_that_is_lost_leaves_no_verdict() -> None:
 async def test_the_operators_own_goes_before_one_that_waits_for_its_link() -> None:
     stage = Stage(scenes.answering)
     async with on_stage(stage) as pilot:
-        link_of(stage).answers["canary"] = LinkLost("the line was cut", "It goes on trying.")
-        link_of(stage).answers["audit.fate"] = NotAsked("lost: refused")
-        await start(pilot)
-        await says(pilot, stage, LOADING, READY)
-        await until(pilot, lambda: "canary waits for the link" in words(pilot))
+        await lose_the_canarys_link(pilot, stage)
         link_of(stage).answers["canary"] = scenes.CANARY_WELL
         await pilot.press("C")
         await until(pilot, lambda: "✓ well" in words(pilot))
