@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from console.demo.sshd import Sshd
 from console.errors import DemoError, OperatorError
 from console.operations import calls
 from remote.wire.patch import PatchState
+
+ENDS_IN = 5.0  # seconds for a process to end when it is told to
 
 Say = Callable[[str, str], None]
 
@@ -46,14 +49,27 @@ def heal(path: Path, sshd: Sshd, say: Say) -> None:
     except msgspec.MsgspecError:
         raise DemoError(f"{path} is no record of a demo", "Stop what that demo left running, then delete it.") from None
     say("putting back what an earlier demo left", "")
-    if record.sshd_start_ticks and start_ticks(record.sshd_pid) == record.sshd_start_ticks:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(record.sshd_pid, signal.SIGTERM)
+    if record.sshd_start_ticks:
+        _end(record.sshd_pid, record.sshd_start_ticks)
     old = record.profile
     login = msgspec.structs.replace(old.container, ssh_config=str(sshd.config))
     if Path(old.container.python).exists():  # else its engine is gone, and the server and the patch with it
         put_back(msgspec.structs.replace(old, container=login), say)
     path.unlink()
+
+
+def _end(pid: int, ticks: int) -> None:
+    """End that process, which is no child of ours. Raises DemoError when even SIGKILL does not."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + ENDS_IN
+        while start_ticks(pid) == ticks and time.monotonic() < deadline:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+            time.sleep(0.05)
+    if start_ticks(pid) == ticks:
+        raise DemoError(
+            f"process {pid}, an earlier demo's sshd, does not end", f"Look at it: ps -o stat,wchan -p {pid}"
+        )
 
 
 def put_back(profile: Profile, say: Say) -> None:
@@ -101,9 +117,10 @@ def _undo(agent: calls.Agent, profile: Profile, action: str, say: Say) -> list[s
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when there is none."""
+    """When the process started, in clock ticks since boot; None when there is none, or only its exit status is left."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])

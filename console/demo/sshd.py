@@ -47,7 +47,11 @@ def serve(folder: Path, environment: Mapping[str, str]) -> Iterator[Sshd]:
         yield _describe(folder, process.pid, port)
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def free_port() -> int:
