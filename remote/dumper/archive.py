@@ -151,9 +151,10 @@ def _pickled(dtype: str, shape: tuple[int, ...]) -> bytes:
     return b"".join(
         (
             b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((",
-            *map(_text, ("storage",)),
+            _text("storage"),
             b"ctorch\n%s\n" % _STORAGES[dtype].encode("ascii"),
-            *map(_text, ("0", "cpu")),
+            _text("0"),
+            _text("cpu"),
             _value(elements),
             b"tQK\x00",
             _value(shape),

@@ -169,25 +169,28 @@ class Dumper:
         """Memory for all tensors of a pass. row: bytes of one row of one of them."""
         count = len(self._names)
         size = count * host.size_of(inputs.rows * row) + _size_of_inputs(inputs)
+        loan = self._memory(size, inputs)
+        if loan is None:
+            detail = f"{size:,} bytes waited {_PATIENCE_S:.0f} s. See whether the dump folder still answers"
+            raise DumpFailure(Problem("the writers do not keep up with the server", detail))
+        return loan
+
+    def _memory(self, size: int, inputs: Inputs) -> Optional[Loan]:
+        """None where it was waited for in vain: writers that hang cost the server one wait, not one for each pass."""
         start = time.perf_counter()
         loan = self._pool.lend(size, inputs.ids.is_cuda, self._patience)
         self._stats.waited(time.perf_counter() - start)
-        if loan is None:
-            self._patience = 0.0  # writers that hang cost the server one wait, not one for each pass
-            detail = f"{size:,} bytes waited {_PATIENCE_S:.0f} s. See whether the dump folder still answers"
-            raise DumpFailure(Problem("the writers do not keep up with the server", detail))
-        self._patience = _PATIENCE_S
+        self._patience = 0.0 if loan is None else _PATIENCE_S
         return loan
 
     def _without_states(self, inputs: Inputs, problem: Problem, mixed: bool) -> Taken:
         """The ids alone, which tell whose the error is."""
-        loan = self._pool.lend(_size_of_inputs(inputs), inputs.ids.is_cuda, self._patience)
+        loan = self._memory(_size_of_inputs(inputs), inputs)
         if loan is None:
             return Taken(inputs.segments, None, None, problem, mixed)
         copy = host.HostCopy(loan)
         try:
-            inputs.add_to(copy)
-            copy.seal()
+            inputs.complete(copy)
         except Exception as error:
             log.once(f"the ids of a refused request are not known: {problem_of(error).cause}")
         return Taken(inputs.segments, copy, loan, problem, mixed)

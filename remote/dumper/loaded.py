@@ -68,7 +68,7 @@ def forget_dead(folder: str) -> None:
         with contextlib.suppress(OSError), opened(os.path.join(folder, kind)) as place:
             for name in os.listdir(place):
                 pid = name.partition(".")[0]
-                if pid.isdigit() and not alive(int(pid), _recorded_ticks(folder, pid)):
+                if pid.isdecimal() and not alive(int(pid), _recorded_ticks(folder, pid)):
                     _remove(name, place)
 
 

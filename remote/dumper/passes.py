@@ -29,12 +29,16 @@ class Inputs:
     positions: Any
     totals: Optional[Any]
 
-    def add_to(self, copy: HostCopy) -> None:
-        copy.add("input_ids", self.ids.to(torch.int64), self.rows)
-        if self.positions.dim() == 1:  # else they are those of images and say nothing about rows
-            copy.add("positions", self.positions.to(torch.int64), self.rows)
-        if self.totals is not None:
-            copy.add("totals", self.totals, len(self.segments))
+    def complete(self, copy: HostCopy) -> None:
+        """Add them to what was captured, and nothing more."""
+        try:
+            copy.add("input_ids", self.ids.to(torch.int64), self.rows)
+            if self.positions.dim() == 1:  # else they are those of images and say nothing about rows
+                copy.add("positions", self.positions.to(torch.int64), self.rows)
+            if self.totals is not None:
+                copy.add("totals", self.totals, len(self.segments))
+        finally:
+            copy.seal()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,10 +142,7 @@ class Pass:
     def _complete(self, keeping: Keeping) -> None:
         if self._copy is None:
             return
-        try:
-            keeping.inputs.add_to(self._copy)
-        finally:
-            self._copy.seal()
+        keeping.inputs.complete(self._copy)
         missing = [name for name in keeping.names if name not in self._kept]
         if missing and self._problem is None:
             detail = f"{', '.join(missing)} of layers {self._order} were not seen by the layer loop"

@@ -65,8 +65,9 @@ class Pool:
         if size > self._size:
             if self._lent:
                 return None
+            memory = _allocate(size, pin)
             self._lent += 1
-            return Loan(self, _allocate(size, pin), None)
+            return Loan(self, memory, None)
         for at, (start, end) in enumerate(self._free):
             if end - start >= size and self._memory is not None:
                 self._free[at : at + 1] = [(start + size, end)] if end - start > size else []

@@ -40,28 +40,23 @@ def ranks_are_known() -> bool:
 def attention_rank() -> int:
     """Of this process among those that share the tokens of its replica, which with data-parallel attention is a part
     of the tensor-parallel group."""
-    parallel = _attribute("sglang.srt.runtime_context", "get_parallel")
-    if parallel is not None:
-        with contextlib.suppress(Exception):  # before 0.5.23 it may not know
-            return int(parallel().attn_tp_rank)
-    get = _attribute("sglang.srt.layers.dp_attention", "get_attention_tp_rank")
-    if get is not None:
-        with contextlib.suppress(Exception):
-            return int(get())
-    return tp_rank_and_size()[0]
+    rank = _of_attention("rank")
+    return tp_rank_and_size()[0] if rank is None else rank
 
 
 def attention_size() -> int:
     """How many processes share the tokens of this one's requests."""
-    parallel = _attribute("sglang.srt.runtime_context", "get_parallel")
-    if parallel is not None:
-        with contextlib.suppress(Exception):
-            return int(parallel().attn_tp_size)
-    get = _attribute("sglang.srt.layers.dp_attention", "get_attention_tp_size")
-    if get is not None:
-        with contextlib.suppress(Exception):
-            return int(get())
-    return tp_rank_and_size()[1]
+    size = _of_attention("size")
+    return tp_rank_and_size()[1] if size is None else size
+
+
+def _of_attention(what: str) -> Optional[int]:
+    """`rank` or `size`; None before there was such a group."""
+    with contextlib.suppress(Exception):  # before 0.5.23 it is not there, or may not know
+        return int(getattr(sys.modules["sglang.srt.runtime_context"].get_parallel(), f"attn_tp_{what}"))
+    with contextlib.suppress(Exception):
+        return int(getattr(sys.modules["sglang.srt.layers.dp_attention"], f"get_attention_tp_{what}")())
+    return None
 
 
 def pp_rank_and_size(model: Any) -> tuple[int, int]:

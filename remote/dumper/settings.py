@@ -59,6 +59,6 @@ def _pool(environ: Mapping[str, str]) -> dict[str, Any]:
     text = environ.get("SGLANG_HS_DUMP_POOL_MIB", "").strip()
     if not text:
         return {}
-    if not text.isdigit() or not 64 <= int(text) <= 1 << 20:
+    if not text.isdecimal() or not 64 <= int(text) <= 1 << 20:
         raise _WrongError(f"SGLANG_HS_DUMP_POOL_MIB={text!r} is no size in MiB, from 64 on")
     return {"pool": int(text) << 20}

@@ -48,7 +48,7 @@ def _gpus(text: str) -> tuple[Gpu, ...]:
 
 def _row(line: str) -> Optional[Gpu]:
     cells = [cell.strip() for cell in line.split(",")]
-    if len(cells) < len(FIELDS) or not cells[0].isdigit():
+    if len(cells) < len(FIELDS) or not cells[0].isdecimal():
         return None
     numbers = FIELDS[3:]
     *name, uuid = cells[1 : -len(numbers)]

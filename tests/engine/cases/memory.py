@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import random
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from remote.dumper import dumper as module
+from remote.dumper import pool as memory
+from remote.dumper.passes import Inputs
 from remote.dumper.pool import Pool
 from tests.engine.cases import case
 from tests.engine.dumper_model import Bench
@@ -58,6 +61,25 @@ def passes_larger_than_the_pool() -> None:
 
 
 @case
+def memory_that_could_not_be_had_once() -> None:
+    bench, real, failures = Bench(pool=4096), memory._allocate, [RuntimeError("out of memory")]
+
+    def allocate(size: int, pin: bool) -> Any:
+        if size > 4096 and failures:
+            raise failures.pop()
+        return real(size, pin)
+
+    memory._allocate = allocate
+    try:
+        for rid in ("first", "second"):
+            bench.forward(bench.batch([1000], rids=[rid]))
+    finally:
+        memory._allocate = real
+    assert set(bench.numbers("error")) == {"first"}
+    assert set(bench.numbers("done")) == {"second"}
+
+
+@case
 def writers_that_do_not_keep_up() -> None:
     bench = Bench()
     bench.dumper._patience = 0.3
@@ -74,3 +96,37 @@ def writers_that_do_not_keep_up() -> None:
     assert len(errors) == 20
     assert all("do not keep up" in error["cause"] for error in errors)
     assert bench.dumper._patience == module._PATIENCE_S
+
+
+@case
+def requests_without_states_do_not_wait_for_writers_either() -> None:
+    bench = Bench()
+    bench.dumper._patience = 0.3
+    loan = bench.dumper._pool.lend(1 << 20, False, 0)
+    assert loan is not None
+    start = time.monotonic()
+    for number in range(20):
+        bench.forward(bench.batch([3], rids=[f"r{number}"], can_run_tbo=True))
+    assert 0.3 <= time.monotonic() - start < 3, "the server waits once, not for each pass"
+    loan.release()
+    errors = [json.loads(path.read_text()) for path in bench.folder.glob("req_*/error")]
+    assert len(errors) == 20
+    assert all("two-batch overlap" in error["cause"] for error in errors)
+
+
+@case
+def inputs_that_fail_are_waited_for_all_the_same() -> None:
+    """On CUDA the ids that were copied before the failure are on their way."""
+    done: list[str] = []
+
+    def add(name: str, tensor: Any, rows: int) -> None:
+        done.append(name)
+        assert tensor.shape[0] >= rows
+
+    inputs = Inputs([], 3, torch.arange(3), torch.arange(2), None)
+    copy: Any = SimpleNamespace(add=add, seal=lambda: done.append("sealed"))
+    try:
+        inputs.complete(copy)
+    except AssertionError:
+        done.append("failed")
+    assert done == ["input_ids", "positions", "sealed", "failed"]

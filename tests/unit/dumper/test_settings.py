@@ -29,7 +29,8 @@ def test_layers_that_are_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mib"), [("", 4096), ("64", 64), ("8192", 8192), ("63", None), ("-1", None), ("2G", None), ("9" * 9, None)]
+    ("text", "mib"),
+    [("", 4096), ("64", 64), ("8192", 8192), ("63", None), ("-1", None), ("2G", None), ("²", None), ("9" * 9, None)],
 )
 def test_the_pool(text: str, mib: int | None) -> None:
     found = settings.read({**DIR, "SGLANG_HS_DUMP_POOL_MIB": text})

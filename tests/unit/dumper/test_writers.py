@@ -156,3 +156,12 @@ def test_a_pid_that_another_process_took(tmp_path: Path) -> None:
     record.write_text(json.dumps({"start_ticks": 1}))
     loaded.forget_dead(str(tmp_path))
     assert not record.exists()
+
+
+@pytest.mark.parametrize("name", ["².json", "١.json", "1²", ".json", f"{10**40}.json", "-1.json"])
+def test_names_that_look_like_numbers(tmp_path: Path, name: str) -> None:
+    """Anybody may leave them there; the server's dumper starts all the same."""
+    for kind in (".loaded", ".stats"):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / name).write_text("{}")
+    loaded.forget_dead(str(tmp_path))
