@@ -121,17 +121,17 @@ def holders(port: int) -> tuple[Holder, ...]:
 
 def _held(process: Process, sockets: dict[int, Listener]) -> Iterator[Holder]:
     folder = f"{PROC}/{process.pid}"
-    inodes = _open_sockets(f"{folder}/fd") & sockets.keys()
-    for inode in inodes:
+    for inode in _open_sockets(f"{folder}/fd") & sockets.keys():
         yield Holder(sockets[inode], process)
     if process.state != "Z" or process.threads < 2:
         return
     # the leader is dead and its fd folder empty, yet its threads keep the files open
     with contextlib.suppress(OSError):
         for task in os.listdir(f"{folder}/task"):
-            for inode in _open_sockets(f"{folder}/task/{task}/fd") & sockets.keys() - inodes:
-                yield Holder(sockets[inode], process, int(task))
-                return
+            inodes = _open_sockets(f"{folder}/task/{task}/fd") & sockets.keys()
+            yield from (Holder(sockets[inode], process, int(task)) for inode in inodes)
+            if inodes:
+                return  # its threads share their files
 
 
 def _open_sockets(folder: str) -> set[int]:

@@ -11,7 +11,7 @@ import pwd
 import re
 import signal as signals
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -23,6 +23,7 @@ PROC = Path("/proc")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SHOWN_COMMAND = 2000  # characters; a command line may have megabytes
+STEP = 0.05  # seconds between two looks at who is left
 
 TITLE = "sglang::"
 PYTHON = re.compile(r"^(python|pypy)[\d.]*t?$")
@@ -143,6 +144,16 @@ def descendants(pid: int, processes: Table) -> list[Process]:
                 seen.add(child.pid)
                 found.append(child)
                 queue.append(child.pid)
+    return found
+
+
+def family(identities: Iterable[Identity], processes: Table) -> set[Identity]:
+    """`identities`, and what descends from those of them that are in the table."""
+    found = set(identities)
+    for identity in tuple(found):
+        process = processes.get(identity.pid)
+        if process is not None and process.identity == identity:
+            found.update(child.identity for child in descendants(identity.pid, processes))
     return found
 
 
@@ -311,13 +322,12 @@ def survivors(identities: Iterable[Identity]) -> list[Process]:
     return [process for process in map(alive, identities) if process is not None]
 
 
-def wait_gone(identities: Iterable[Identity], seconds: float, step: float = 0.1) -> Iterator[list[Process]]:
-    """Yield who is left, about every `step` seconds, until nobody is or `seconds` have passed."""
-    wanted = list(identities)
+def wait_gone(identities: Sequence[Identity], seconds: float) -> Iterator[list[Process]]:
+    """Yield who is left, again and again, until nobody is or `seconds` have passed."""
     deadline = time.monotonic() + seconds
     while True:
-        left = survivors(wanted)
+        left = survivors(identities)
         yield left
         if not left or time.monotonic() >= deadline:
             return
-        time.sleep(min(step, max(0.0, deadline - time.monotonic())))
+        time.sleep(STEP)

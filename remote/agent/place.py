@@ -85,18 +85,23 @@ def examine(folder: str, digest: str, size: int) -> bool:
     return False
 
 
-# These two as remote/wire/folders.py has them, which is not there yet.
+# These two are those of remote/wire/folders.py, letter for letter: the agent is not there yet to import them from.
 
 
-def make(folder: str) -> None:
-    if not os.path.isdir(folder):
-        make(os.path.dirname(folder))
+def make(path: str) -> None:
+    """Make `path`, and what is missing above it, for their owner alone whatever the umask. Raises OSError."""
+    if not os.path.isdir(path):
+        make(os.path.dirname(path) or os.curdir)
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
+            os.mkdir(path, 0o700)
 
 
-def replaceable(folder: str) -> bool:
-    above = os.path.dirname(os.path.realpath(folder))
+def replaceable(path: str) -> bool:
+    """Whether anybody may put another in its place: in /tmp the sticky bit keeps what is another's where it is.
+
+    Raises OSError.
+    """
+    above = os.path.dirname(os.path.realpath(path))
     while above != os.path.dirname(above):
         mode = os.stat(above).st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
@@ -118,8 +123,12 @@ def has(agent: str, digest: str) -> bool:
 def tidy(folder: str, agent: str) -> None:
     """Remove all but the newest few agents, and pushes that ended halfway. Other people's files are left alone."""
     files = [os.path.join(folder, name) for name in os.listdir(folder) if OURS.fullmatch(name)]
-    aged = sorted(((os.lstat(path).st_mtime, path) for path in files if path != agent), reverse=True)
-    agents = [path for _, path in aged if path.endswith(".pyz")]
+    aged: list[tuple[float, str]] = []
+    for path in files:
+        with contextlib.suppress(FileNotFoundError):  # another console tidies too
+            aged.append((os.lstat(path).st_mtime, path))
+    aged.sort(reverse=True)
+    agents = [path for _, path in aged if path.endswith(".pyz") and path != agent]
     dead = [path for modified, path in aged if path.endswith(".part") and time.time() - modified > STALE]
     for path in agents[KEPT:] + dead:
         with contextlib.suppress(OSError):

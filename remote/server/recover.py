@@ -56,11 +56,8 @@ def _identities(basis: dict[str, Any], name: str) -> list[Identity]:
 
 def _agree(known: set[Identity], now: tuple[Suspect, ...]) -> None:
     """Children that known ones have started since are no news."""
-    table = processes.table()
-    allowed = {identity.pid for identity in known}
-    for identity in known:
-        allowed.update(child.pid for child in processes.descendants(identity.pid, table))
-    new = [one.process for one in now if one.process.identity not in known and one.process.pid not in allowed]
+    allowed = processes.family(known, processes.table())
+    new = processes.survivors(one.process.identity for one in now if one.process.identity not in allowed)
     if new:
         what = ", ".join(f"pid {process.pid} ({process.command[:100]})" for process in new)
         raise ChangedSincePlan(f"processes that the plan did not show: {what}", "Plan the recovery again.")
@@ -129,7 +126,7 @@ def _pids(pids: Iterable[int]) -> str:
 def _wait(shown: list[Identity], seconds: float, step: OnStep) -> None:
     began = time.monotonic()
     left: list[Process] = []
-    for left in processes.wait_gone(shown, seconds, 0.05):
+    for left in processes.wait_gone(shown, seconds):
         if left and all(process.state == "D" for process in left):
             break
     detail = f"{len(left)} left: {proof.names(left)}" if left else "all ended"

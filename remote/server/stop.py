@@ -135,22 +135,15 @@ def _agreed(found: Found, shown: set[Identity]) -> Found:
 
     Raises ChangedSincePlan when there is another process that was neither shown nor descends from one that was.
     """
-    table = processes.table()
-    allowed = {identity.pid for identity in shown if _is(table.get(identity.pid), identity)}
-    for pid in list(allowed):
-        allowed.update(child.pid for child in processes.descendants(pid, table))
-    members = tuple(member for member in found.members if member.why != find.ORPHAN or member.process.pid in allowed)
-    strangers = [member.process for member in members if member.process.pid not in allowed]
+    allowed = processes.family(shown, processes.table())
+    members = tuple(one for one in found.members if one.why != find.ORPHAN or one.process.identity in allowed)
+    strangers = processes.survivors(one.process.identity for one in members if one.process.identity not in allowed)
     if strangers:
         what = ", ".join(f"pid {process.pid} ({process.command[:100]})" for process in strangers)
         raise ChangedSincePlan(f"processes that the plan did not show: {what}", "Plan the stop again.")
     if not members:
         raise ChangedSincePlan("the server has ended since", "There is nothing to stop.")
     return dataclasses.replace(found, members=members)
-
-
-def _is(process: Optional[Process], identity: Identity) -> bool:
-    return process is not None and process.identity == identity
 
 
 class _Ladder:
@@ -178,10 +171,7 @@ class _Ladder:
 
     def left(self) -> list[Process]:
         """Those not ended yet, with descendants that have started since."""
-        table = processes.table()
-        for identity in list(self.known):
-            if _is(table.get(identity.pid), identity):
-                self.known.update(child.identity for child in processes.descendants(identity.pid, table))
+        self.known = processes.family(self.known, processes.table())
         return processes.survivors(self.known)
 
     def _signal(self, identities: Iterable[Identity], number: signal.Signals) -> list[int]:

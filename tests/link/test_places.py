@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import inspect
 import os
 import shutil
 import socket
@@ -24,6 +25,7 @@ from console.ssh import bootstrap, dial
 from console.ssh.connection import Connection
 from console.ssh.route import route
 from remote.agent import place
+from remote.wire import folders
 from tests.link.conftest import packed, profile_of
 from tests.link.proxy import proxy
 from tests.link.sshd import SshConfig, Sshd
@@ -239,6 +241,20 @@ def test_the_cache_folder_of_the_session_counts(make_sshd: MakeSshd, config: Ssh
     config.host("ct", sshd)
     assert where(profile_of("ct", config)) == str(tmp_path / "cache/hsconsole")
     assert not home_cache(sshd).exists()
+
+
+def test_two_consoles_may_tidy_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"agent-{number:064x}.pyz" for number in range(6)]
+    for name in names:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(os, "listdir", lambda _: [*names, f"agent-{'f' * 64}.pyz", ".agent-1.part"])  # both gone by now
+    assert not place.examine(str(tmp_path), "e" * 64, 1)
+    assert len(list(os.scandir(tmp_path))) == place.KEPT
+
+
+@pytest.mark.parametrize("name", ["make", "replaceable"])
+def test_what_the_finder_has_of_its_own_is_what_the_agent_has(name: str) -> None:
+    assert inspect.getsource(getattr(place, name)) == inspect.getsource(getattr(folders, name))
 
 
 @pytest.mark.parametrize(("named", "folder"), [("/c", "/c"), ("", "~/.cache"), ("relative", "~/.cache")])

@@ -105,6 +105,17 @@ def test_a_thread_of_a_dead_leader_is_found_and_not_taken_for_gone() -> None:
         assert holder.thread not in (None, child.pid)
 
 
+def test_every_socket_of_a_dead_leader_is_found() -> None:
+    """One address alone would leave the other to somebody unseen."""
+    port, second = free_port(), "t = socket.socket(); t.bind(('127.0.0.2', int(sys.argv[1]))); t.listen()"
+    with running(DEAD_LEADER.replace("s.listen();", f"s.listen(); {second};", 1), port) as child:
+        until(lambda: (process := processes.read(child.pid)) is not None and process.state == "Z")
+        found = ports.holders(port)
+        assert {holder.listener.address for holder in found} == {"127.0.0.1", "127.0.0.2"}
+        assert {holder.process.pid for holder in found if holder.process} == {child.pid}
+        assert None not in {holder.thread for holder in found}
+
+
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
 def test_an_address_that_is_not_here_is_an_error_not_a_crash(host: str) -> None:
     assert ports.bind_error(host, free_port()) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -12,6 +13,9 @@ import pytest
 
 from remote import processes
 from remote.processes import Identity, Process
+from remote.server import recover
+from remote.server.suspects import Suspect
+from remote.wire.errors import ChangedSincePlan
 from tests.unit.server.conftest import until
 
 NAP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -136,8 +140,23 @@ def test_descendants_are_found_parents_first() -> None:
         grandchild = processes.descendants(child.pid, processes.table())[0]
         pids = [process.pid for process in family]
         assert pids.index(child.pid) < pids.index(grandchild.pid)
+        now = processes.table()
+        other = Identity(child.pid, now[child.pid].start_ticks - 1)  # the same pid, another process
+        assert processes.family([now[child.pid].identity], now) == {now[child.pid].identity, grandchild.identity}
+        assert processes.family([other], now) == {other}
         processes.send(grandchild.identity, signal.SIGKILL)
         child.wait(10)
+
+
+def test_whoever_took_the_pid_of_one_that_was_shown_is_news_to_a_recovery() -> None:
+    own = processes.read(os.getpid())
+    assert own is not None
+    stranger = Suspect(own, ours=False, why="took the pid of an orphan")
+    with pytest.raises(ChangedSincePlan, match=f"did not show: pid {own.pid} "):
+        recover._agree({Identity(own.pid, own.start_ticks - 1)}, (stranger,))
+    recover._agree({own.identity}, (stranger,))
+    ended = dataclasses.replace(own, start_ticks=own.start_ticks - 1)
+    recover._agree(set(), (dataclasses.replace(stranger, process=ended),))
 
 
 def test_flag_values() -> None:
