@@ -23,7 +23,7 @@ from console.operations import calls, gpuholders
 from console.tui import themes
 from console.tui.act import Actor, StepDone
 from console.tui.after_start import AfterStart
-from console.tui.availability import why_not
+from console.tui.availability import elsewhere, of_key, why_not
 from console.tui.clipboard import put
 from console.tui.clock import Clock, SystemClock
 from console.tui.console import LinkFactory, LinkLike
@@ -44,6 +44,7 @@ from console.tui.text import line
 from console.tui.threads import in_thread
 from console.tui.verification import Verification
 from console.tui.widgets.dumps import DumpTable
+from console.tui.widgets.footer import KEYS
 
 COALESCE = 0.05  # seconds that arriving values wait for others
 PATCH_EVERY = 60.0  # seconds between looks at the patch
@@ -280,11 +281,15 @@ class HsConsoleApp(App[None]):
         elif BY_ID[action].changes or BY_ID[action].leaves_trace:
             self._actor.begin(BY_ID[action])
         else:
-            own = getattr(self, f"_do_{action.replace('.', '_')}", self._belongs_elsewhere)
+            own = getattr(self, f"_do_{action.replace('.', '_')}", partial(self.refuse, BY_ID[action].key))
             own()
 
-    def _belongs_elsewhere(self) -> None:
-        self.notify("That belongs to another screen: esc goes back to it.", markup=False)
+    def refuse(self, key: str) -> None:
+        """Say why `key` does nothing on this screen, where it does something on another."""
+        reasons = [reason for action in of_key(key) if (reason := self.why_not(action.id))]
+        words = reasons[0] if reasons else elsewhere(key)
+        if words:
+            self.notify(words, title=KEYS.get(key, key), markup=False)
 
     def copy(self, text: str) -> None:
         put(self, text)

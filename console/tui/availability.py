@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.actions import Action
+from console.actions import ACTIONS, ANYWHERE, LOG, MAIN, PAGE, PATCH, RECOVERY, Action
 from console.link import LinkPhase
 from console.tui.picture import Picture
 
@@ -12,6 +12,14 @@ LINK_WORDS = {
     LinkPhase.LOST: "the link is lost",
     LinkPhase.REFUSED: "the host refused the link",
     LinkPhase.CLOSED: "the link is closed",
+}
+
+PLACES = {
+    MAIN: "on the main screen (esc)",
+    PATCH: "on the patch page (p)",
+    LOG: "in the log (l)",
+    RECOVERY: "after a recovery that was not enough (z)",
+    PAGE: "on a page, such as a request's (enter)",
 }
 
 
@@ -27,3 +35,14 @@ def why_not(action: Action, picture: Picture, running: str) -> str:
     if running and (action.changes or action.leaves_trace):
         return f"{running!r} is running; one action at a time"
     return ""
+
+
+def elsewhere(key: str) -> str:
+    """Where `key` does something, for a screen that has no such key; empty where it does nothing anywhere."""
+    places = [f"{action.label}: {PLACES[action.where]}" for action in of_key(key)]
+    return "; ".join(places)
+
+
+def of_key(key: str) -> list[Action]:
+    """The actions that `key` is for, on one screen or another."""
+    return [action for action in ACTIONS if action.key == key and action.where != ANYWHERE]

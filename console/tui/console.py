@@ -45,6 +45,9 @@ class Console(Protocol):
     def do(self, action: str) -> None:
         """Use an action, or say why not."""
 
+    def refuse(self, key: str) -> None:
+        """Say why `key` does nothing on this screen, where it does something on another."""
+
     def copy(self, text: str) -> None: ...
 
     def look_at_patch(self) -> object:

@@ -164,6 +164,8 @@ async def test_an_empty_folder() -> None:
         await all_told(pilot)
         assert "no request is in the folder" in words(pilot)
         assert "all well" not in words(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "no request to open" in toasts(pilot))
 
 
 @pytest.mark.parametrize("key", ["v", "V"])

@@ -63,9 +63,10 @@ class LogScreen(Page[None]):
 
     @on(Input.Submitted, "#search")
     def _search(self, event: Input.Submitted) -> None:
-        self._find(event.value, -1)
-        if not event.value:
-            event.input.display = False
+        if event.value:
+            self._find(event.value, -1)
+        else:
+            self._forget()
         self.query_one(LogView).focus()
 
     def do_log_next(self) -> None:
@@ -75,15 +76,19 @@ class LogScreen(Page[None]):
         self._find(self.query_one("#search", Input).value, -1)
 
     def _find(self, needle: str, step: int) -> None:
-        if not self.query_one(LogView).find(needle, step) and needle:
-            self.notify(f"No {'other ' if step else ''}line with {needle!r} that way.", markup=False, timeout=3)
+        if not self.query_one(LogView).find(needle, step):
+            words = f"No other line with {needle!r} that way." if needle else "Nothing is looked for yet: / finds text."
+            self.notify(words, markup=False, timeout=3)
         self._title()
 
-    def do_back(self) -> None:
+    def _forget(self) -> None:
         box = self.query_one("#search", Input)
-        if box.display:
-            box.value, box.display = "", False
-            self.query_one(LogView).find("")
+        box.value, box.display = "", False
+        self.query_one(LogView).find("")
+
+    def do_back(self) -> None:
+        if self.query_one("#search", Input).display:
+            self._forget()
             self.query_one(LogView).focus()
         else:
             self.dismiss(None)

@@ -59,12 +59,17 @@ class Page(Screen[Result], Generic[Result]):
             own()
 
     def on_key(self, event: Key) -> None:
-        """A greyed key says why it is grey."""
+        """A key that does nothing here says why: it is grey, or another screen's."""
         bound = self.active_bindings.get(event.key)
-        if bound is None or bound.enabled or bound.binding.id not in BY_ID:
-            return
-        event.stop()
-        self.console.do(str(bound.binding.id))
+        if bound is None:
+            self.refuse(event.key)
+        elif not bound.enabled and bound.binding.id in BY_ID:
+            event.stop()
+            self.console.do(str(bound.binding.id))
+
+    def refuse(self, key: str) -> None:
+        """Say why `key`, which this screen has not, does nothing."""
+        self.console.refuse(key)
 
     def do_back(self) -> None:
         self.dismiss(None)
@@ -95,6 +100,10 @@ class Dialog(Page[Result], ModalScreen[Result]):
 
     def action_scroll(self, by: int) -> None:
         self.query_one("#dialog-body").scroll_relative(y=by, animate=False)
+
+    def refuse(self, key: str) -> None:
+        if any(action.key == key for action in ACTIONS):
+            self.notify("First answer this, or leave it with esc.", markup=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A question is answered or left; it has no other ways out."""

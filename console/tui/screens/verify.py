@@ -77,7 +77,9 @@ class VerifyScreen(Page[None]):
 
     def do_dumps_show(self) -> None:
         number = self.query_one(VerifiedTable).number
-        if number is not None:
+        if number is None:
+            self.notify("There is no request to open.", markup=False)
+        else:
             self.post_message(VerifiedTable.Opened(number))
 
     def do_copy(self) -> None:
