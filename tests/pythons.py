@@ -34,7 +34,7 @@ def oldest_and_newest() -> list[Path]:
 def _version(python: Path) -> tuple[int, int]:
     command = [str(python), "-c", "import sys; print(*sys.version_info[:2])"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
         major, minor = map(int, said.split())
     except (OSError, subprocess.SubprocessError, ValueError):
         return 0, 0

@@ -17,6 +17,7 @@ from console.client import AgentClient
 from console.config.profile import Container, Profile, Server
 from console.ssh import bootstrap, pack
 from tests.link.sshd import SshConfig, Sshd
+from tests.living import PATIENCE
 
 TABLE = Path(__file__).with_name("table.py")
 
@@ -39,7 +40,7 @@ def _nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         request.getfixturevalue("shared_client")
     before = set(threading.enumerate())
     yield
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + PATIENCE
     while left := [thread.name for thread in threading.enumerate() if thread not in before]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

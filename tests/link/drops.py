@@ -15,8 +15,7 @@ import pytest
 from console.config.profile import Profile
 from console.link import Link
 from tests.link.listener import Listener
-
-PATIENCE = 60.0  # seconds
+from tests.living import PATIENCE
 
 
 def open_files() -> int:

@@ -12,6 +12,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.living import wait_for_the_end
+
 PROGRAM = shutil.which("sshd") or "/usr/sbin/sshd"
 SFTP_SERVERS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/sftp-server", "/usr/lib/ssh/sftp-server")
 SFTP = next((path for path in SFTP_SERVERS if Path(path).exists()), "internal-sftp")
@@ -96,8 +98,9 @@ class Sshd:
         """Kill the processes that serve connections; the listener lives on."""
         assert self._process is not None
         for pid in descendants(self._process.pid):
-            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sshd"):
-                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # some end with others
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sshd"):
+                    os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
         if self._process is None:
@@ -108,10 +111,7 @@ class Sshd:
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
-        deadline = time.monotonic() + 60
-        while any(map(lives, pids)):  # one that has just been forked still listens, and would answer for the next
-            assert time.monotonic() < deadline, pids
-            time.sleep(0.01)
+        wait_for_the_end(pids)  # one that has just been forked still listens, and would answer for the next
 
     def _wait_until_it_listens(self) -> None:
         deadline = time.monotonic() + 60
@@ -123,13 +123,6 @@ class Sshd:
                 return
             time.sleep(0.02)
         raise AssertionError("sshd does not listen")
-
-
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def descendants(pid: int) -> list[int]:

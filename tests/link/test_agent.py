@@ -135,10 +135,11 @@ def test_an_action_under_way_has_the_time_it_needs(agent: Agent, tmp_path: Path)
 
 def test_a_call_that_is_cancelled_before_its_turn_does_nothing(agent: Agent, tmp_path: Path) -> None:
     agent.hear()
-    for number in range(8):  # as many as run at a time
-        agent.say(json.dumps({"id": number, "call": "sleep", "args": {"seconds": 0.5}}).encode())
+    for number in range(loop.WORKERS):
+        agent.say(json.dumps({"id": number, "call": "until_cancelled", "args": {}}).encode())
     agent.say(json.dumps({"id": 99, "call": "once", "args": {"path": str(tmp_path / "ran")}}).encode())
-    agent.say(b'{"id": 99, "cancel": true}')
+    for number in (99, 0):  # its turn comes when another ends
+        agent.say(json.dumps({"id": number, "cancel": True}).encode())
     last = next(frame for frame in iter(agent.hear, None) if frame["id"] == 99)
     assert last["error"]["id"] == "refused"
     assert not (tmp_path / "ran").exists()

@@ -7,7 +7,9 @@ import hashlib
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -17,16 +19,18 @@ from console.client import AgentClient, connect
 from console.config.profile import Container, Profile, Server
 from console.errors import LinkLost, NoAnswer, Refused, RemoteFault, WireError
 from console.operations import readiness
+from remote.agent.loop import WORKERS
 from remote.wire.plan import StepResult
 from remote.wire.server import Phase, ServerState
 from tests.link.conftest import packed
+from tests.living import PATIENCE
 
 
 def test_hello_says_who_answers(client: AgentClient) -> None:
     hello = client.hello
     assert hello.digest == packed().digest == hashlib.sha256(packed().data).hexdigest()
     assert hello.notes == ()
-    assert abs(hello.now - time.time()) < 5
+    assert abs(hello.now - time.time()) < 120
     assert client.call("path")[0].endswith(f"/.cache/hsconsole/agent-{hello.digest}.pyz")
 
 
@@ -121,13 +125,13 @@ def test_the_canary_that_follows_a_start_is_told_as_it_goes_and_ends_when_it_is_
 
 def test_events_renew_the_patience(client: AgentClient) -> None:
     seen: list[int] = []
-    assert client.call("steps", timeout=0.8, on_event=seen.append, count=5, pause=0.3) == "done"
-    assert seen == [0, 1, 2, 3, 4]
+    assert client.call("steps", timeout=2.0, on_event=seen.append, count=24, pause=0.1) == "done"
+    assert seen == list(range(24))
 
 
 def test_patience_ends(client: AgentClient) -> None:
-    with pytest.raises(NoAnswer, match="sleep"):
-        client.call("sleep", timeout=0.3, seconds=1)
+    with pytest.raises(NoAnswer, match="until_cancelled"):
+        client.call("until_cancelled", timeout=0.3)
     assert client.call("echo", value=1) == 1
 
 
@@ -146,14 +150,20 @@ def test_many_threads_ask_at_once(client: AgentClient) -> None:
 
 
 def test_slow_calls_do_not_hold_up_others_or_the_heartbeat(client: AgentClient) -> None:
-    slow = [threading.Thread(target=client.call, args=("sleep",), kwargs={"seconds": 2.0}) for _ in range(12)]
-    for thread in slow:
-        thread.start()
-    began = time.monotonic()
-    client.call("ping")
-    assert time.monotonic() - began < 2.0, "before the first of them has ended"
-    for thread in slow:
-        thread.join()
+    begun: SimpleQueue[Any] = SimpleQueue()
+    cancels = [Cancel() for _ in range(WORKERS + 4)]
+
+    def slow(cancel: Cancel) -> None:
+        with contextlib.suppress(Refused):  # those that waited for their turn
+            client.call("until_cancelled", on_event=begun.put, cancel=cancel)
+
+    with ThreadPoolExecutor(len(cancels)) as pool:
+        pool.map(slow, cancels)
+        for _ in range(WORKERS):
+            begun.get(timeout=PATIENCE)
+        client.call("ping")
+        for cancel in cancels:
+            cancel.ask()
 
 
 def test_a_stream_goes_on_until_closed(client: AgentClient) -> None:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import paramiko
@@ -19,9 +20,11 @@ from console.config.profile import Profile
 from console.errors import LinkError, LinkLost
 from console.ssh import bootstrap, pack
 from console.ssh.connection import answered
+from remote.agent import loop
 from tests.link import drops
 from tests.link.conftest import packed
 from tests.link.sshd import Sshd
+from tests.living import PATIENCE, wait_for_the_end
 
 
 def lost(client: AgentClient) -> str:
@@ -33,15 +36,6 @@ def lost(client: AgentClient) -> str:
     return client.lost.what
 
 
-def gone(pid: int) -> bool:
-    deadline = time.monotonic() + 60
-    while Path(f"/proc/{pid}").exists():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def test_killed_session(client: AgentClient, sshd: Sshd) -> None:
     pid = client.hello.pid
     sshd.kill_sessions()
@@ -49,7 +43,7 @@ def test_killed_session(client: AgentClient, sshd: Sshd) -> None:
     with pytest.raises(LinkLost) as caught:
         client.call("ping")
     assert "Nothing was asked" in caught.value.remedy
-    assert gone(pid)
+    wait_for_the_end([pid])
 
 
 def test_killed_agent(client: AgentClient) -> None:
@@ -73,32 +67,32 @@ def test_garbage_instead_of_frames(client: AgentClient) -> None:
 
 
 def test_every_waiting_call_and_stream_is_told(client: AgentClient, sshd: Sshd) -> None:
-    told: list[Any] = []
+    begun: SimpleQueue[Any] = SimpleQueue()
+    told: SimpleQueue[Any] = SimpleQueue()
 
     def wait() -> None:
         try:
-            client.call("sleep", seconds=30)
+            client.call("until_cancelled", on_event=begun.put)
         except LinkLost as error:
-            told.append(error)
+            told.put(error)
 
     threads = [threading.Thread(target=wait) for _ in range(5)]
     for thread in threads:
         thread.start()
-    client.stream("watch.ticks", lambda _: None, told.append)
-    time.sleep(0.3)
+    client.stream("watch.ticks", lambda _: None, told.put)
+    for _ in threads:
+        begun.get(timeout=PATIENCE)
     sshd.kill_sessions()
-    for thread in threads:
-        thread.join(20)
-    assert len(told) == 6
-    assert all(isinstance(error, LinkLost) and "cut off midway" in error.remedy for error in told)
+    errors = [told.get(timeout=PATIENCE) for _ in range(6)]
+    assert all(isinstance(error, LinkLost) and "cut off midway" in error.remedy for error in errors)
 
 
 def test_close_ends_the_agent_at_once(profile: Profile) -> None:
     client = clients.connect(profile)
     began = time.monotonic()
     client.close()
-    assert time.monotonic() - began < 1
-    assert gone(client.hello.pid)
+    wait_for_the_end([client.hello.pid])
+    assert time.monotonic() - began < loop.GRACE, "which is for what is under way"
 
 
 def test_what_is_under_way_comes_to_its_end(profile: Profile, tmp_path: Path) -> None:
@@ -114,7 +108,7 @@ def test_what_is_under_way_comes_to_its_end(profile: Profile, tmp_path: Path) ->
         time.sleep(0.01)
     client.close()
     asking.join()
-    assert gone(client.hello.pid)
+    wait_for_the_end([client.hello.pid])
     assert (tmp_path / "n").read_text() == "begun\nended\n"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from remote.wire.codec import decode
 from remote.wire.telemetry import GpuSnapshot
+from tests.living import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).with_name("nvml.c")
@@ -25,10 +26,10 @@ GIB = 1 << 30
 NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, LOST, MISMATCH, UNKNOWN = 3, 4, 9, 15, 18, 999
 UNINITIALIZED = 1
 
-# The agent as it is, but not as patient: an answer that does not come is waited for in every test of it.
+# The agent as it is, but it looks more often, and has another patience with the driver.
 BOOT = """\
 from remote.telemetry import gpus, watch
-gpus.PATIENCE, gpus.PAUSE, watch.AGAIN = 0.6, 0.05, 0.3
+gpus.PATIENCE, gpus.PAUSE, watch.AGAIN = {patience}, 0.05, 0.3
 from remote.__main__ import main
 main()
 """
@@ -71,13 +72,18 @@ class Driver:
 
 
 class Agent:
-    """The real agent in a process of its own, its frames over pipes. library: folder of the libnvidia-ml, if any."""
+    """The real agent in a process of its own, its frames over pipes. library: folder of the libnvidia-ml, if any.
 
-    def __init__(self, driver: Driver, library: Path | None, *options: str, path: str | None = None) -> None:
+    patience: seconds for an answer of the driver; short only where there will be none, for a machine may be busy.
+    """
+
+    def __init__(
+        self, driver: Driver, library: Path | None, *options: str, path: str | None = None, patience: float = PATIENCE
+    ) -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "NVML_PLAN": str(driver.plan)}
         env |= {"LD_LIBRARY_PATH": str(library)} if library else {}
         env |= {} if path is None else {"PATH": path}
-        command = [sys.executable, *options, "-c", BOOT, "--nonce", "n"]
+        command = [sys.executable, *options, "-c", BOOT.format(patience=patience), "--nonce", "n"]
         self._number = 1000
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
         self._frames: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -103,7 +109,7 @@ class Agent:
     def watch(self) -> None:
         self.call(1, "watch.gpus")
 
-    def watched(self, what: str, is_so: Callable[[GpuSnapshot], object], seconds: float = 20.0) -> GpuSnapshot:
+    def watched(self, what: str, is_so: Callable[[GpuSnapshot], object], seconds: float = PATIENCE) -> GpuSnapshot:
         """The next event of the stream that is so."""
 
         def is_it(frame: dict[str, Any]) -> object:
@@ -117,7 +123,7 @@ class Agent:
         began = time.monotonic()
         self.process.stdin.close()
         try:
-            self.process.wait(20)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
@@ -127,7 +133,7 @@ class Agent:
         self.process.kill()
         self.process.wait()
 
-    def _next(self, what: str, is_it: Callable[[dict[str, Any]], object], seconds: float = 20.0) -> dict[str, Any]:
+    def _next(self, what: str, is_it: Callable[[dict[str, Any]], object], seconds: float = PATIENCE) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
         while True:
             try:

@@ -17,11 +17,11 @@ from console.tui.screens.request import RequestScreen
 from console.tui.screens.run import RunScreen
 from console.tui.screens.verify import VerifyScreen
 from console.tui.verification import Verification
+from tests.living import PATIENCE
 from tests.ui.fake_link import FakeLink
 from tests.ui.scenes import Stage
 
 AnyScreen = TypeVar("AnyScreen", bound=Screen[Any])
-PATIENCE = 10.0  # seconds; the machine may be busy
 
 
 async def until(pilot: Pilot[None], reached: Callable[[], object], what: str = "") -> None:

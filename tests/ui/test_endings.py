@@ -18,9 +18,9 @@ import pytest
 
 from console.config.profile import Container, Dump, Profile, Server
 from console.config.write import render
+from tests.living import PATIENCE
 
 ENTERED, LEFT = b"\x1b[?1049h", b"\x1b[?1049l"  # the alternate screen
-PATIENCE = 20.0  # seconds; the machine may be busy
 UNREACHABLE = Profile(
     name="far",
     container=Container(host="127.0.0.1", python="/usr/bin/python3", port=1),

@@ -23,6 +23,7 @@ from remote.dumper.request import Part, Writing
 from remote.dumper.start import _Claim
 from remote.dumper.stats import Stats
 from remote.dumper.writers import Line, Writers
+from tests.living import PATIENCE
 
 from .making import ORIGIN, RANK, desk, part
 
@@ -89,7 +90,7 @@ def test_counters_are_told_at_most_once_a_second(tmp_path: Path) -> None:
         stats.passed(0.001, 2)
         stats.skipped("health check")
     stats.refused("no such layer")
-    until = time.monotonic() + 5
+    until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         told: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         if told.get("dumped") == 100 and told["refused"]:

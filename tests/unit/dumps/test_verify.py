@@ -316,13 +316,10 @@ def test_a_worker_that_can_not_start_is_an_error(folder: Path, monkeypatch: pyte
 def test_cancelling_ends_at_once_and_says_so(folder: Path) -> None:
     cancelled = threading.Event()
     names = verify.names_of(str(folder), None) * 1000
-    started = time.monotonic()
-    threading.Timer(1.0, cancelled.set).start()
-    summary = verify.verify(str(folder), "/model", names, Level.STRUCTURE, lambda _: None, cancelled)
-    assert time.monotonic() - started < 10
+    summary = verify.verify(str(folder), "/model", names, Level.STRUCTURE, lambda _: cancelled.set(), cancelled)
     assert summary.stopped
     assert not summary.ok
-    assert 0 <= sum(summary.counts.values()) < len(names)
+    assert 0 <= sum(summary.counts.values()) < len(names) / 10
 
 
 def test_no_process_is_left(folder: Path) -> None:

@@ -13,6 +13,7 @@ from remote.dumps import watch
 from remote.dumps.catalog import Catalog
 from remote.wire import codec
 from remote.wire.dumps import DumpsChange, DumpState
+from tests.living import PATIENCE
 
 
 class Watching:
@@ -37,8 +38,8 @@ class Watching:
     def states(self) -> dict[int, DumpState]:
         return {number: row.state for number, row in self.rows.items()}
 
-    def until(self, true: Callable[[], object], seconds: float = 30.0) -> None:
-        end = time.monotonic() + seconds
+    def until(self, true: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
         while not true():
             assert time.monotonic() < end, (self.changes[-1:], self.states)
             time.sleep(0.02)
@@ -53,7 +54,7 @@ def watching(folder: Path, last: int = 100) -> Iterator[Watching]:
         yield made
     finally:
         made.cancelled.set()
-        made.thread.join(5)
+        made.thread.join(PATIENCE)
         assert not made.thread.is_alive()
 
 

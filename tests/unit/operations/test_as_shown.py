@@ -22,7 +22,7 @@ from console.operations.recovery_ways import Seen
 from console.ssh.connection import Ran
 from console.ssh.pct import pct_exec
 from remote import processes
-from remote.server import find, launch, proof, stop, suspects
+from remote.server import launch, proof, stop, suspects
 from remote.server import recover as inside
 from remote.wire import chain
 from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
@@ -84,8 +84,6 @@ def test_apply_and_revert(bench: Callable[..., Bench]) -> None:
 
 def test_a_recovery_from_inside(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """A parent that ignores TERM, with a child that does."""
-    orphans = find._orphans
-    monkeypatch.setattr(find, "_orphans", lambda *seen: tuple(m for m in orphans(*seen) if _of(stand_in, m.process)))
     monkeypatch.setattr(inside, "TERM_WAIT", 0.3)
     plan = launch.plan(stand_in.with_traits("ignore-term", "child", "deaf-child"))
     launch.start(stand_in.with_traits("ignore-term", "child", "deaf-child"), plan.basis, lambda _: None)
@@ -97,10 +95,6 @@ def test_a_recovery_from_inside(stand_in: StandIn, monkeypatch: pytest.MonkeyPat
     assert outcome.ok, outcome
     assert_as_shown(plan, steps, all_of_it=True)
     assert [command.split()[1] for command in shown(plan)] == ["-TERM", "-KILL"]
-
-
-def _of(stand_in: StandIn, process: processes.Process) -> bool:
-    return processes.environ(process.pid).get("PYTHONPATH", "").startswith(str(stand_in.folder))
 
 
 class HereHost:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from remote import interpreter
+from tests.living import wait_for_the_end
 from tests.unit.patch.conftest import Bench, put_sglang
 
 Make = Callable[..., Bench]
@@ -51,15 +51,14 @@ def test_one_without_sglang(tmp_path: Path) -> None:
 
 
 def test_one_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "TIMEOUT", 0.5)
     pid_file = tmp_path / "pid"
     hanging = _script(tmp_path, f"sleep 60 & echo $! >{pid_file}\nwait\n")
-    assert "no answer within" in interpreter.inspect(hanging).problem
-    stat = Path("/proc") / pid_file.read_text().strip() / "stat"
-    deadline = time.monotonic() + 5
-    while stat.exists() and ") Z " not in stat.read_text():  # the signal was sent; the kernel acts in its own time
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    for seconds in (0.5, 5.0, 30.0):  # a busy machine takes its time to begin
+        monkeypatch.setattr(interpreter, "TIMEOUT", seconds)
+        assert "no answer within" in interpreter.inspect(hanging).problem
+        if pid_file.exists() and pid_file.read_text():
+            break
+    wait_for_the_end([int(pid_file.read_text())])
 
 
 def test_one_that_prints_at_start_up_is_understood(bench: Make) -> None:

@@ -20,6 +20,7 @@ from remote.server import state, stop
 from remote.wire.patch import PatchState, PatchStatus
 from remote.wire.server import Phase, ServerState
 from remote.wire.target import Target
+from tests.living import PATIENCE
 
 LAUNCH_SERVER = """
 import os, signal, socket, subprocess, sys, threading, time
@@ -29,9 +30,11 @@ flags = dict(zip(sys.argv[1:-1], sys.argv[2:]))
 if "ignore-term" in TRAITS:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if "child" in TRAITS:
-    nap = "import time,sys,signal; 'deaf' in sys.argv and signal.signal(15, signal.SIG_IGN); time.sleep(600)"
-    deaf = ["deaf"] if "deaf-child" in TRAITS else []
-    subprocess.Popen(["sglang::scheduler_TP0", "-c", nap, *deaf], executable=sys.executable)
+    before = signal.getsignal(signal.SIGTERM)
+    if "deaf-child" in TRAITS:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which a child is born with
+    subprocess.Popen(["sglang::scheduler_TP0", "-c", "import time; time.sleep(600)"], executable=sys.executable)
+    signal.signal(signal.SIGTERM, before)
 print("server_args={}", flush=True)
 if "no-space" in TRAITS:
     sys.exit("Scheduler hit an exception: OSError: [Errno 28] No space left on device")
@@ -90,7 +93,7 @@ class ServerArgs:
 """
 
 
-def until(is_so: Callable[[], object], seconds: float = 60.0) -> None:
+def until(is_so: Callable[[], object], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, "waited in vain"
@@ -130,8 +133,8 @@ class StandIn:
         env = self.with_traits(*traits).env
         return subprocess.Popen(self.command(), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def reaches(self, phase: Phase, seconds: float = 10.0) -> ServerState:
-        deadline = time.monotonic() + seconds
+    def reaches(self, phase: Phase) -> ServerState:
+        deadline = time.monotonic() + PATIENCE
         while (found := state.read(self.target)).phase is not phase:
             assert time.monotonic() < deadline, f"is {found.phase.value}, not {phase.value}: {found.detail}"
             time.sleep(0.02)

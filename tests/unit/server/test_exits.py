@@ -166,7 +166,8 @@ def test_the_end_of_another_server_is_not_this_ones() -> None:
 
 
 def test_the_kernels_words_count_around_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.monotonic()
+    now = 100_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)  # a machine that has run for a while
     said = "<4>[{:12.6f}] Out of memory: Killed process {} (python3) total-vm:1kB"
     lines = [said.format(now - age, age) for age in (900, 300, 1)]
     monkeypatch.setattr(kernel, "_log", lambda: "\n".join([*lines, "odd", "[x] NVRM: Xid"]))

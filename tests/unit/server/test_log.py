@@ -14,6 +14,7 @@ from remote.server import causes, log, progress, record
 from remote.server.lines import LONGEST, Splitter
 from remote.wire.server import LoadProgress, LogLines
 from remote.wire.target import Target
+from tests.living import PATIENCE
 from tests.unit.server.conftest import until
 
 TARGET = Target("/venv/bin/python", "/m", port=18999)
@@ -212,12 +213,13 @@ class Following:
 
     def stop(self) -> None:
         self.cancelled.set()
-        self.thread.join(5)
+        self.thread.join(PATIENCE)
         assert not self.thread.is_alive()
 
 
 @pytest.fixture
-def following(path: Path) -> Iterator[Following]:
+def following(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Following]:
+    monkeypatch.setattr(log, "QUIET", PATIENCE)  # however slow the machine
     path.write_text("one\ntwo\nthr")
     made = Following()
     yield made
@@ -288,5 +290,7 @@ def test_a_flood_is_cut_and_counted(path: Path, following: Following) -> None:
     assert len(following.lines) + skipped == 50_004
 
 
-def test_a_line_without_an_end_is_shown_after_a_while(path: Path, following: Following) -> None:
-    until(lambda: "thr" in following.lines, seconds=log.QUIET + 5)
+def test_a_line_without_an_end_is_shown_after_a_while(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert following.lines == ["one", "two"]
+    monkeypatch.setattr(log, "QUIET", 0.5)
+    until(lambda: "thr" in following.lines)

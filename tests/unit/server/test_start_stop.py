@@ -25,6 +25,7 @@ from remote.wire.errors import ChangedSincePlan, Refused, ServerError
 from remote.wire.plan import Outcome, StepResult, Verdict
 from remote.wire.server import Phase
 from remote.wire.target import Target
+from tests.living import PATIENCE
 from tests.unit.server.conftest import StandIn, until
 
 LISTEN = """
@@ -48,9 +49,11 @@ print(launch.start(target, launch.plan(target).basis, print).ok)
 
 
 def start(target: Target) -> record.Record:
+    """Start it, and wait until it has become what its traits say."""
     assert launch.start(target, launch.plan(target).basis, lambda _: None).ok
     found = record.read(target.port)
     assert found is not None
+    until(lambda: "server_args" in Path(found.log).read_text())
     return found
 
 
@@ -141,18 +144,19 @@ def test_of_two_operators_one_wins_and_the_other_is_told_who(stand_in: StandIn) 
 
 def test_who_starts_while_another_stops_is_told_who(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """By two agents, as two operators have them."""
-    monkeypatch.setattr(stop, "TERM_WAIT", 3.0)
+    monkeypatch.setattr(stop, "TERM_WAIT", PATIENCE)
     target = stand_in.with_traits("ignore-term")
-    start(target)
+    known = start(target)
     basis = stop.plan(target).basis
     ended: list[Outcome] = []
     said = threading.Event()
     stopping = threading.Thread(target=lambda: ended.append(stop.stop(target, basis, lambda _: said.set())))
     stopping.start()
-    assert said.wait(20)  # TERM is sent, and nothing comes of it
+    assert said.wait(PATIENCE)  # TERM is sent, and nothing comes of it
     other = [sys.executable, "-c", START, json.dumps(encode(stand_in.target))]
     refused = subprocess.run(other, capture_output=True, timeout=60, check=False, text=True)
-    stopping.join(60)
+    processes.send(known.identity, signal.SIGKILL)
+    stopping.join(PATIENCE)
     assert refused.returncode != 0
     assert f"{record.who()} is stopping the server" in refused.stderr or "one runs on port" in refused.stderr
     assert ended[0].ok
@@ -204,7 +208,8 @@ def test_a_held_port_is_found_before_the_load(stand_in: StandIn) -> None:
     assert "not ours" in checks["port"].found
 
 
-def test_logs_are_kept_a_few_deep(stand_in: StandIn) -> None:
+def test_logs_are_kept_a_few_deep(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "SECOND_LOOK", PATIENCE)  # each ends by itself
     target = stand_in.with_traits("no-space")
     for _ in range(record.LOGS_KEPT + 2):
         launch.start(target, launch.plan(target).basis, lambda _: None)
@@ -272,7 +277,7 @@ def test_a_frozen_parent_is_not_waited_for(stand_in: StandIn) -> None:
     began = time.monotonic()
     outcome, _ = stopped(stand_in.target)
     assert outcome.ok
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < stop.TERM_WAIT
 
 
 def test_orphans_are_ended(stand_in: StandIn) -> None:
@@ -304,11 +309,12 @@ def test_a_child_born_after_the_plan_is_ended_with_its_parent_as_the_plan_says(s
     assert stop.stop(stand_in.target, parent_only, lambda _: None).ok
 
 
-def _orphan(env: dict[str, str]) -> processes.Process:
-    """A process of a dead server of others."""
+def _orphan(stand_in: StandIn, dump_dir: str) -> processes.Process:
+    """A process of a dead server of others. Never without a folder: tests that run beside this one would see it."""
     nap = "import sys, time; print('lives', flush=True); time.sleep(600)"
     argv = ["sglang::scheduler_TP9", "-c", nap]
     titled = f"import subprocess, sys; subprocess.Popen({argv!r}, executable=sys.executable)"
+    env = {"PYTHONPATH": stand_in.target.env["PYTHONPATH"], DUMP_DIR: dump_dir}
     starter = subprocess.Popen([sys.executable, "-c", titled], env=env, stdout=subprocess.PIPE, start_new_session=True)
     assert starter.stdout is not None
     assert starter.stdout.readline() == b"lives\n"
@@ -318,7 +324,7 @@ def _orphan(env: dict[str, str]) -> processes.Process:
 
 def test_orphans_of_others_are_neither_in_the_way_of_a_stop_nor_touched(stand_in: StandIn) -> None:
     start(stand_in.with_traits("child"))
-    orphan = _orphan({"PYTHONPATH": stand_in.target.env["PYTHONPATH"]})
+    orphan = _orphan(stand_in, stand_in.target.dump_dir)
     outcome, _ = stopped(stand_in.target)
     assert outcome.ok
     with pytest.raises(ChangedSincePlan, match="has ended"):
@@ -331,7 +337,7 @@ def test_orphans_of_others_are_neither_in_the_way_of_a_stop_nor_touched(stand_in
 
 
 def test_orphans_of_another_profile_keep_no_server_from_starting(stand_in: StandIn) -> None:
-    orphan = _orphan({"PYTHONPATH": stand_in.target.env["PYTHONPATH"], DUMP_DIR: "/dev/shm/of_another"})
+    orphan = _orphan(stand_in, "/dev/shm/of_another")
     assert state.read(stand_in.target).phase is Phase.STOPPED
     assert not stop.plan(stand_in.target).needed
     start(stand_in.target)

@@ -16,6 +16,7 @@ import pytest
 from remote import processes
 from remote.server import launch, record, state
 from remote.wire.server import Phase, ServerState
+from tests.living import PATIENCE
 from tests.unit.server.conftest import StandIn, until
 
 
@@ -69,7 +70,8 @@ def test_a_server_that_was_ready_and_answers_503_is_ending_not_starting(stand_in
     assert "it is ending" in found.detail
 
 
-def test_a_death_is_a_crash_with_its_cause(stand_in: StandIn) -> None:
+def test_a_death_is_a_crash_with_its_cause(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "SECOND_LOOK", PATIENCE)  # it ends by itself
     target = stand_in.with_traits("no-space")
     outcome = launch.start(target, launch.plan(target).basis, lambda _: None)
     assert not outcome.ok

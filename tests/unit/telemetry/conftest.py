@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,8 +45,8 @@ def start(driver: Driver, library: Path) -> Iterator[StartAgent]:
     driver.says(*usual(8))
     agents: list[Agent] = []
 
-    def make(*options: str, library: Path | None = library, path: str | None = None) -> Agent:
-        agents.append(Agent(driver, library, *options, path=path))
+    def make(*options: str, library: Path | None = library, **more: Any) -> Agent:
+        agents.append(Agent(driver, library, *options, **more))
         return agents[-1]
 
     yield make

@@ -13,6 +13,7 @@ import pytest
 
 from remote import processes
 from remote.telemetry import clean, segments, stale, users
+from tests.unit.server.conftest import until
 from tests.unit.telemetry.leaving import ENDED, TARGET, Hold, judged, left, why
 
 
@@ -60,10 +61,7 @@ def test_only_files_are_segments(shm: Path) -> None:
 @pytest.mark.parametrize("way", ["opened", "mapped", "semaphore", "dead_leader"])
 def test_what_a_process_holds_is_used(hold: Hold, way: str) -> None:
     pid = hold(way, "psm_37c31069")
-    deadline = time.monotonic() + 5
-    while way == "dead_leader" and processes.read(pid).state != "Z":  # type: ignore[union-attr]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: way != "dead_leader" or processes.read(pid).state == "Z")  # type: ignore[union-attr]
     assert judged() == {"psm_37c31069": False}
     assert f"pid {pid} has it open" in why("psm_37c31069")
 
