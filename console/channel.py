@@ -59,7 +59,7 @@ class FrameChannel:
                     taken = self._channel.send(frame[sent : sent + BLOCK])
                 except TimeoutError:
                     continue  # the reader decides when the line is dead
-                except (OSError, EOFError):
+                except Exception:  # of paramiko's own kinds too: a line that can't be written to is no line
                     taken = 0
                 if taken == 0:
                     self._end(f"the line to {self._label} broke")
@@ -72,10 +72,10 @@ class FrameChannel:
 
     def close(self) -> None:
         """End it without calling on_end, and wait for its threads."""
-        from console.ssh.connection import close  # not above: paramiko is imported when a link is wanted
+        from console.ssh.connection import quietly  # not above: paramiko is imported when a link is wanted
 
         self._ended.set()
-        close(self._channel)
+        quietly(self._channel.close)
         for thread in (self._reader, self._drainer):
             if thread is not threading.current_thread():
                 thread.join(1.0)
@@ -131,7 +131,7 @@ class FrameChannel:
                 data = self._channel.recv_stderr(2 * BLOCK)
             except TimeoutError:
                 continue
-            except (OSError, EOFError):
+            except Exception:  # the reader meets it too, and tells of it
                 return
             if not data:
                 return

@@ -12,7 +12,17 @@ from console import clock
 from console.cancel import Cancel
 from console.channel import GIVEN_UP, FrameChannel
 from console.config.profile import Profile
-from console.errors import ErrorReport, LinkError, LinkLost, NoAnswer, NotAsked, OperatorError, WireError, from_report
+from console.errors import (
+    ErrorReport,
+    LinkError,
+    LinkLost,
+    NoAnswer,
+    NotAsked,
+    OperatorError,
+    WireError,
+    as_operator_error,
+    from_report,
+)
 from console.heartbeat import Heartbeat
 from remote.wire import frames
 from remote.wire.codec import decode
@@ -197,12 +207,12 @@ class AgentClient:
             sent = clock.now()
             try:
                 theirs = decode(Pong, self.call("ping", timeout=GIVEN_UP)).now
-            except WireError as error:
-                self._lose(error.what)
-                return
-            except OperatorError:
+                self.heartbeat.take(sent, theirs)
+            except LinkError:  # it took too long, or the line is lost
                 continue
-            self.heartbeat.take(sent, theirs)
+            except Exception as error:  # without a heartbeat nobody would notice a line that dies
+                self._lose(as_operator_error(error).what)
+                return
             self._over.wait(PING_EVERY)
 
     def _lose(self, why: str) -> None:

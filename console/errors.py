@@ -32,6 +32,7 @@ __all__ = [
     "RemoteFault",
     "ServerError",
     "WireError",
+    "as_operator_error",
     "from_report",
 ]
 
@@ -90,6 +91,13 @@ class RemoteFault(OperatorError):
 
     id = "agent"
     title = "The agent failed"
+
+
+def as_operator_error(error: Exception) -> OperatorError:
+    """`error` itself, or what can be told of a fault: that belongs on the screen, but never as a traceback."""
+    if isinstance(error, OperatorError):
+        return error
+    return OperatorError(f"{type(error).__name__}: {error}", "This is a fault of hsconsole itself; please report it.")
 
 
 def from_report(report: ErrorReport) -> OperatorError:

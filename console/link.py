@@ -18,9 +18,9 @@ from console.errors import (
     ConfigError,
     HostKeyChanged,
     HostKeyUnknown,
-    LinkError,
     NotAsked,
     OperatorError,
+    as_operator_error,
 )
 from console.subscriptions import Subscription, Subscriptions
 from remote.wire.host import Hello
@@ -152,21 +152,12 @@ class Link:
         while not self._closed.is_set():
             self._set(LinkPhase.CONNECTING, f"connecting to {self._profile.container.host}")
             try:
-                client = self._connect()
+                self._watch(self._connect())
             except (HostKeyUnknown, HostKeyChanged, AuthenticationFailed, ConfigError) as error:
                 self._set(LinkPhase.REFUSED, error.what, error=error)
                 self._pause(None)
-            except OperatorError as error:
-                self._wait_lost(error)
-            except Exception as error:  # a fault of ours must not leave the screen saying "connecting"
-                self._wait_lost(LinkError(f"{type(error).__name__}: {error}", "Please report this."))
-            else:
-                began = clock.now()
-                self._watch(client)
-                if clock.now() - began > STEADY:
-                    self._failures = 0
-                if client.lost is not None:
-                    self._wait_lost(client.lost)
+            except Exception as error:  # a fault of ours too: the screen would say for ever how the link was before
+                self._wait_lost(as_operator_error(error))
 
     def _connect(self) -> AgentClient:
         from console.ssh.connection import Connection
@@ -179,19 +170,26 @@ class Link:
         return clients.start(connection, self._profile, self._tell_progress)
 
     def _watch(self, client: AgentClient) -> None:
-        """Keep the streams of a live client going and tell how it is, until it is lost."""
+        """Keep the streams of a live client going and tell how it is. Raises LinkLost when it is over."""
+        began = clock.now()
         with self._lock:
             self._client = client
         client.on_lost = lambda _: self._wake.set()
         self._streams.restart()
-        while client.lost is None and not self._closed.is_set():
-            self._streams.keep(client)
-            self._tell_health(client)
-            self._wake.wait(TICK)
-            self._wake.clear()
-        with self._lock:
-            self._client = None
-        client.close()
+        try:
+            while client.lost is None and not self._closed.is_set():
+                self._streams.keep(client)
+                self._tell_health(client)
+                self._wake.wait(TICK)
+                self._wake.clear()
+        finally:
+            with self._lock:
+                self._client = None
+            client.close()
+            if clock.now() - began > STEADY:
+                self._failures = 0
+        if client.lost is not None:
+            raise client.lost
 
     def _tell_health(self, client: AgentClient) -> None:
         silence, beat = client.silence, client.heartbeat

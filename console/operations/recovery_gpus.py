@@ -10,7 +10,7 @@ import queue
 import threading
 
 from console.config.profile import Profile
-from console.errors import OperatorError
+from console.errors import as_operator_error
 from console.operations import gpuholders
 from console.operations.calls import Agent, gpus
 from console.operations.hostgpus import HostGpus
@@ -45,20 +45,18 @@ def ask(agent: Agent, profile: Profile) -> GpuMemory:
 
 
 def _ask(agent: Agent, profile: Profile) -> GpuMemory:
+    in_use: tuple[str, ...] = ()
     try:
         seen = gpus(agent)
-    except OperatorError as error:
-        return GpuMemory(problem=error.what)
-    in_use = used(seen)
-    if not in_use:
-        return GpuMemory(problem=seen.problem)
-    if profile.proxmox is None:
-        return GpuMemory(in_use=in_use, problem="the profile names no Proxmox host")
-    try:
+        in_use = used(seen)
+        if not in_use:
+            return GpuMemory(problem=seen.problem)
+        if profile.proxmox is None:
+            return GpuMemory(in_use=in_use, problem="the profile names no Proxmox host")
         with ProxmoxHost(profile.proxmox) as host:  # not the recovery's own line, which must not wait for this
             return by_process(seen, host.gpus())
-    except OperatorError as error:
-        return GpuMemory(in_use=in_use, problem=error.what)
+    except Exception as error:  # of a fault too there must be an answer: it is waited for
+        return GpuMemory(in_use=in_use, problem=as_operator_error(error).what)
 
 
 def used(seen: GpuSnapshot) -> tuple[str, ...]:

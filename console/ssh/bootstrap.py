@@ -13,7 +13,7 @@ import shlex
 import paramiko
 
 from console.errors import LinkError
-from console.ssh.connection import Connection, Ran, Tell, answered, close
+from console.ssh.connection import Connection, Ran, Tell, answered, quietly
 from console.ssh.pack import Pack, pack
 
 PLACES = ("CACHE/hsconsole", "/var/tmp/hsconsole-UID", "/dev/shm/hsconsole-UID", "/tmp/hsconsole-UID")
@@ -60,7 +60,7 @@ def launch(connection: Connection, python: str, tell: Tell) -> Launched:
         with answered(channel, PATIENCE):
             channel.exec_command(connection.words(shlex.join(words)))
     except (paramiko.SSHException, EOFError, OSError) as error:
-        close(channel)
+        quietly(channel.close)
         raise LinkError(f"{connection.label} did not start the agent: {error}") from None
     return Launched(channel, nonce)
 
@@ -120,7 +120,7 @@ def _push_by_sftp(connection: Connection, agent: Pack, aside: str, path: str) ->
     except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError):
         return False
     finally:
-        close(channel)
+        quietly(channel.close)
     return True
 
 

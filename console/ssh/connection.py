@@ -93,24 +93,24 @@ class Connection:
             what = f"no end within {timeout:.0f} s" if isinstance(error, TimeoutError) else str(error) or "line broke"
             raise LinkError(f"{self.label}, running `{command[:60]}`: {what}") from None
         finally:
-            close(channel)
+            quietly(channel.close)
 
     def close(self) -> None:
         """End the connection and every hop of it, the farthest first."""
         self._cancelled.set()
         with self._lock:
             closers, self._closers = self._closers, []
-        for close in reversed(closers):
-            close()
+        for closer in reversed(closers):
+            quietly(closer)  # one that stumbles over a broken line must not leave those below it open
 
     def _live(self) -> paramiko.Transport:
         if self._transport is None or not self._transport.is_active():
             raise LinkError(f"the line to {self.label or 'the host'} is closed")
         return self._transport
 
-    def _keep(self, close: Callable[[], object]) -> None:
+    def _keep(self, closer: Callable[[], object]) -> None:
         with self._lock:
-            self._closers.append(close)
+            self._closers.append(closer)
         if self._cancelled.is_set():
             self.close()
             raise dial.Cancelled
@@ -164,10 +164,10 @@ class Connection:
             self._tell(f"{hop.known_hosts[0]} can't be written ({error.strerror}): the key will be asked for again")
 
 
-def close(channel: paramiko.Channel) -> None:
-    """Close a channel, also where the line is broken already: paramiko would raise then."""
+def quietly(closer: Callable[[], object]) -> None:
+    """Close something, also where the line is broken already: paramiko would raise then."""
     with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
-        channel.close()
+        closer()
 
 
 @contextlib.contextmanager
@@ -177,7 +177,7 @@ def answered(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
 
     def give_up() -> None:
         late.set()
-        close(channel)
+        quietly(channel.close)
 
     timer = threading.Timer(seconds, give_up)
     timer.daemon = True

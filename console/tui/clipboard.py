@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -19,4 +20,5 @@ def put(app: App[Any], text: str) -> None:
 
 
 def _pipe(command: str, text: str) -> None:
-    subprocess.run([command], input=text.encode(), check=False, timeout=5)
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # the terminal has it too
+        subprocess.run([command], input=text.encode(), check=False, timeout=5)

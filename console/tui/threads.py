@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from console.errors import OperatorError
+from console.errors import OperatorError, as_operator_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,7 +23,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def settle(value: T | None, error: Exception | None) -> None:
+    def settle(value: T | None, error: OperatorError | None) -> None:
         if future.cancelled():
             return
         if error is not None:
@@ -33,19 +33,13 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
     def work() -> None:
         value: T | None = None
-        error: Exception | None = None
+        error: OperatorError | None = None
         try:
             value = function(*args, **kwargs)
-        except OperatorError as known:
-            error = known
-        except Exception as unknown:
-            error = _fault(unknown)
+        except Exception as raised:
+            error = as_operator_error(raised)
         with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=work, name=f"screen: {function}", daemon=True).start()
     return await future
-
-
-def _fault(error: Exception) -> OperatorError:
-    return OperatorError(f"{type(error).__name__}: {error}", "This is a fault of hsconsole itself; please report it.")

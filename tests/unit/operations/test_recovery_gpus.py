@@ -89,6 +89,13 @@ def overs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Here]]:
         ),
         (GpuSnapshot(0.0, (), problem="no library"), HELD, ["gpus"], GpuMemory(problem="no library")),
         (LinkError("the line is dead", ""), HELD, ["gpus"], GpuMemory(problem="the line is dead")),
+        (ZeroDivisionError("by us"), HELD, ["gpus"], GpuMemory(problem="ZeroDivisionError: by us")),
+        (
+            used(71),
+            ZeroDivisionError("by us"),
+            ["gpus", "host"],
+            GpuMemory(in_use=("71.0 GiB on GPU 3",), problem="ZeroDivisionError: by us"),
+        ),
     ],
 )
 def test_what_is_told(overs: list[Here], driver: Any, host: Any, asked: list[str], told: GpuMemory) -> None:
