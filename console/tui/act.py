@@ -64,7 +64,7 @@ class Actor:
         self.run = None
         self._begun += 1
         self._set_running(action.label)
-        self._app.run_worker(self._act(action, self._begun), group="action", exit_on_error=False)
+        self._app.run_worker(self._act(action, self._begun), group="action")
 
     def give_up(self) -> None:
         """What became of an action whose link went is not waited for any longer."""

@@ -59,7 +59,7 @@ class AfterStart:
     def _begin(self, server: ServerState) -> None:
         cancel = Cancel()
         run = self._app.picture.proving = canary_run(self._app, cancel)
-        self._app.run_worker(self._prove(run, server, cancel), group="proof", exit_on_error=False)
+        self._app.run_worker(self._prove(run, server, cancel), group="proof")
 
     async def _prove(self, run: Run, server: ServerState, cancel: Cancel) -> None:
         app = self._app

@@ -20,6 +20,7 @@ from console.config.profile import Profile
 from console.errors import LinkLost, OperatorError
 from console.link import LinkPhase
 from console.operations import calls, gpuholders
+from console.operations.gpuholders import GpuHolders
 from console.tui import themes
 from console.tui.act import Actor, StepDone
 from console.tui.after_start import AfterStart
@@ -253,8 +254,13 @@ class HsConsoleApp(App[None]):
 
     @work(exclusive=True, group="holders")
     async def _look_at_holders(self) -> None:
-        if self.picture.gpus is not None:
-            self.picture.see_holders(await in_thread(gpuholders.ask, self.profile, self.picture.gpus))
+        if self.picture.gpus is None:
+            return
+        try:
+            found = await in_thread(gpuholders.ask, self.profile, self.picture.gpus)
+        except OperatorError as error:  # a fault: no look that nobody asked for may end the screen
+            found = GpuHolders(problem=error.what)
+        self.picture.see_holders(found)
         self.look()
 
     # What the screens may ask

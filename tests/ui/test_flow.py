@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Button
+from textual.worker import WorkerFailed
 
 from console.errors import ChangedSincePlan, LinkLost, NotAsked, OperatorError, ServerError
 from console.link import LinkPhase
 from console.operations import fate
+from console.tui.act import Actor
 from console.tui.screens.confirm import ConfirmScreen
 from console.tui.screens.diff import DiffScreen
 from console.tui.screens.error import ErrorScreen
@@ -191,6 +193,21 @@ async def test_a_fault_of_hsconsole_itself_is_an_error_screen_too() -> None:
         await showing(pilot, ErrorScreen)
         await pilot.pause()
         assert "ZeroDivisionError" in words(pilot)
+
+
+async def test_a_fault_between_two_questions_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> bool:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Actor, "_clear_to_start", fail)
+
+    async def press() -> None:
+        async with on_stage(Stage(scenes.answering)) as pilot:
+            await pilot.press("x")
+            await until(pilot, lambda: app_of(pilot).fault)
+
+    with pytest.raises(WorkerFailed, match="ZeroDivisionError"):
+        await press()
 
 
 async def test_what_is_not_needed_is_said_and_nothing_can_be_confirmed() -> None:

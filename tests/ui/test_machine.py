@@ -97,6 +97,14 @@ async def test_mig_devices_stand_below_their_gpu() -> None:
         assert "↳ ✗ Insufficient Permissions" in lines[row + 2]
 
 
+async def test_a_fault_of_a_look_that_nobody_asked_for_ends_no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpuholders, "ask", lambda *_: 1 / 0)
+    stage = Stage(scenes.stopped)
+    async with on_stage(stage) as pilot:
+        link_of(stage).say(gpus=scenes.gpus(8))
+        await until(pilot, lambda: "ZeroDivisionError" in words(pilot))
+
+
 async def test_who_holds_the_gpus_is_asked_of_the_host_while_no_server_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[GpuSnapshot] = []
 
