@@ -199,7 +199,10 @@ def _host_truth(ways: Ways, checks: list[Check]) -> list[Check]:
     inside = next((check for check in checks if check.name == "port"), None)
     if ways.profile.proxmox is None or (inside is not None and inside.verdict is Verdict.OK):
         return []
-    seen = ways.host.look(ways.profile.server.port)
+    try:
+        seen = ways.host.look(ways.profile.server.port)
+    except OperatorError as error:  # what was done is told all the same
+        return [Check("port by the host", Verdict.BAD, f"nobody could look: {error.what}", error.remedy)]
     if not seen.listeners:
         return [Check("port by the host", Verdict.OK, "nobody listens there")] if inside is None else []
     holders = [one for one in seen.processes if one.holds]

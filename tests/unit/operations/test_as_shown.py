@@ -14,9 +14,10 @@ import pytest
 
 from console import audit
 from console.config.profile import Container, Dump, Profile, Proxmox, Server
-from console.errors import ChangedSincePlan, LinkError
+from console.errors import ChangedSincePlan, LinkError, OperatorError
 from console.operations import recover, recovery_ways
 from console.operations.hostview import HostFacts, HostProcess
+from console.operations.proxmox import ProxmoxError
 from console.operations.recovery_plan import RESTART, Wish, build
 from console.operations.recovery_ways import Seen
 from console.ssh.connection import Ran
@@ -277,6 +278,31 @@ def test_a_host_that_gives_no_answer_ended_nobody(host: type[HereHost], monkeypa
     assert not outcome.ok
     assert [step.ok for step in steps] == [False, False]
     assert "Cannot allocate memory" in outcome.checks[0].found
+
+
+@pytest.mark.parametrize("fault", [LinkError("the line broke"), ProxmoxError("not whole", "Try again.")])
+def test_a_host_that_is_lost_before_the_second_look_takes_no_word_back(
+    host: type[HereHost],
+    deaf: Callable[[], subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: OperatorError,
+) -> None:
+    def look(*_: object) -> HostFacts:
+        raise fault
+
+    monkeypatch.setattr(HereHost, "look", look)
+    one = deaf()
+    other = HostProcess(one.pid, ticks(one), 7, "S", "sglang::x", "", 0, 9.0, "/", ("x",), dump_dir="/dev/shm/x")
+    outcome, steps = run(build(Seen(None, HostFacts(1, ("x",), (other,)), "host", prefix=""), profile(), Wish()))
+    assert one.wait(5) == -9
+    assert [step.ok for step in steps] == [True, True]
+    assert not outcome.ok
+    assert [(check.name, check.verdict) for check in outcome.checks] == [
+        ("ended on the Proxmox host", Verdict.OK),
+        ("gpu memory", Verdict.UNKNOWN),
+        ("port by the host", Verdict.BAD),
+    ]
+    assert fault.what in outcome.checks[-1].found
 
 
 def test_memory_that_does_not_come_back_is_no_recovery(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
