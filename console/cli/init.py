@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import click
 
@@ -13,13 +12,14 @@ from console.config import load, write
 from console.config.profile import Profile
 from console.errors import ConfigError
 from console.operations import calls, init
+from console.ssh.route import expanded
 from console.text import one_line, size
 from remote.wire.host import Survey
 
 
 def _absolute(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
     """A profile is read from any folder."""
-    return str(Path(path).expanduser().absolute()) if path else None
+    return str(expanded(path).absolute()) if path else None
 
 
 @click.command("init")
@@ -92,7 +92,7 @@ def _finish(profile: Profile, *, as_json: bool, dry_run: bool, force: bool) -> N
     write.refuse(profile)
     text = write.render(profile)
     path = load.path_of(profile.name)
-    exists = path.exists()
+    exists = write.is_taken(profile.name)
     if not dry_run:
         write.write(profile, overwrite=force)
     if as_json:

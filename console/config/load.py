@@ -18,7 +18,7 @@ from console.config.checks import Problem
 from console.config.profile import Profile
 from console.errors import ConfigError
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")  # what a file can be called, and one beside it
 
 
 def folder() -> Path:

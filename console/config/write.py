@@ -60,9 +60,17 @@ def refuse(profile: Profile) -> None:
 
 def must_be_free(name: str) -> None:
     """Raise ConfigError when no new profile can have `name`."""
+    if is_taken(name):
+        raise _taken(load.path_of(name))
+
+
+def is_taken(name: str) -> bool:
+    """Whether there is a profile `name`. Raises ConfigError when that can't be told."""
     path = load.path_of(name)
-    if path.exists():
-        raise _taken(path)
+    try:
+        return path.exists()
+    except OSError as error:
+        raise ConfigError(f"{path} can't be looked at: {error.strerror}") from None
 
 
 def write(profile: Profile, *, overwrite: bool = False) -> Path:

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import dataclasses
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,7 +102,7 @@ def _any_accepted(transport: paramiko.Transport, hop: Hop, agent: Agent, attempt
 
 
 def _candidates(hop: Hop, agent: Agent, attempts: Attempts) -> Iterator[tuple[str, paramiko.PKey]]:
-    devices = [path for path in hop.identities if path.exists() and not path.is_file()]  # would be read for ever
+    devices = [path for path in hop.identities if _is_device(path)]  # would be read for ever
     attempts.unusable += [f"{path} (it is no plain file)" for path in devices]
     paths = [path for path in hop.identities if path not in devices]
     wanted = {public: path for path in paths if (public := _public(path)) is not None}
@@ -113,10 +114,24 @@ def _candidates(hop: Hop, agent: Agent, attempts: Attempts) -> Iterator[tuple[st
         if public not in wanted and not hop.only_identities:
             yield f"{key.comment or 'unnamed'} (agent)", key
     for path in paths:
-        if path.exists() and _public(path) not in held:
+        if _is_there(path) and _public(path) not in held:
             loaded = _load(path, attempts)
             if loaded is not None:
                 yield str(path), loaded
+
+
+def _is_device(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return not stat.S_ISREG(path.stat().st_mode)
+    return False
+
+
+def _is_there(path: Path) -> bool:
+    """Also where that can't be told: to read it then says why."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def _public(path: Path) -> bytes | None:
@@ -157,7 +172,7 @@ def _refused(hop: Hop, attempts: Attempts, allowed: list[str]) -> Exception:
             f"{hop.label}: the key {locked} is protected by a passphrase, and no ssh-agent holds it",
             f"ssh-add {attempts.locked[0]}",
         )
-    if hop.only_identities and not any(path.exists() for path in hop.identities) and not attempts.refused:
+    if hop.only_identities and not any(map(_is_there, hop.identities)) and not attempts.refused:
         missing = ", ".join(map(str, hop.identities))
         return ConfigError(
             f"the key for {hop.label} does not exist: {missing}", "Correct container.key, or IdentityFile."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import getpass
 import os
@@ -17,7 +18,7 @@ from console.errors import ConfigError
 
 PATIENCE = 10.0  # seconds; `Match exec` may run programs
 MAX_HOPS = 8
-DEFAULT_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
+DEFAULT_KNOWN_HOSTS = "~/.ssh/known_hosts"
 IDENTITIES = ("id_ed25519", "id_ecdsa", "id_rsa")
 
 
@@ -65,10 +66,18 @@ def route(login: Login) -> tuple[Hop, ...]:
     return _route(login, MAX_HOPS)
 
 
+def expanded(path: str) -> Path:
+    """`path` with a home folder in place of `~` or `~NAME`. Raises ConfigError where there is none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{path}: there is no such home folder here", "Write the whole path.") from None
+
+
 def unread_config(login: Login) -> str:
     """A note when there is an ssh configuration but no ssh program to read it with, else nothing."""
-    path = Path(login.ssh_config or "~/.ssh/config").expanduser()
-    if shutil.which("ssh") or not path.exists():
+    path = expanded(login.ssh_config or "~/.ssh/config")
+    if shutil.which("ssh") or not os.path.lexists(path):
         return ""
     return f"{path} is not read: there is no ssh program here"
 
@@ -105,7 +114,7 @@ def _options(login: Login) -> dict[str, list[str]]:
         user, _, host = login.host.rpartition("@")
         return {"hostname": [host], "user": [user or getpass.getuser()], "port": ["22"]}
     command = [program, "-G"]
-    command += ["-F", str(Path(login.ssh_config).expanduser())] if login.ssh_config else []
+    command += ["-F", str(expanded(login.ssh_config))] if login.ssh_config else []
     command += ["-l", login.user] if login.user else []
     command += ["-p", str(login.port)] if login.port else []
     try:
@@ -138,11 +147,10 @@ def _hop(login: Login, options: dict[str, list[str]]) -> Hop:
         port=port,
         user=user,
         known_as=(_one(options, "hostkeyalias") or (host if port == 22 else f"[{host}]:{port}")).lower(),
-        identities=tuple(Path(_expand(path, tokens)).expanduser() for path in identities),
+        identities=tuple(expanded(_expand(path, tokens)) for path in identities),
         only_identities=login.key is not None or _one(options, "identitiesonly") == "yes",
         agent_socket=_agent_socket(_one(options, "identityagent"), tokens),
-        known_hosts=tuple(Path(path).expanduser() for path in known if path != "none")
-        or (DEFAULT_KNOWN_HOSTS.expanduser(),),
+        known_hosts=tuple(expanded(path) for path in known if path != "none") or (expanded(DEFAULT_KNOWN_HOSTS),),
         hash_names=_one(options, "hashknownhosts") == "yes",
         proxy_command=_expand(command, tokens) if command and command != "none" else None,
     )
@@ -155,7 +163,7 @@ def _agent_socket(option: str, tokens: dict[str, str]) -> str | None:
         return os.environ.get("SSH_AUTH_SOCK")
     if option.startswith("$"):
         return os.environ.get(option[1:].strip("{}"))
-    return str(Path(_expand(option, tokens)).expanduser())
+    return str(expanded(_expand(option, tokens)))
 
 
 def _tokens(name: str, host: str, port: int, user: str) -> dict[str, str]:
@@ -174,8 +182,9 @@ def _one(options: dict[str, list[str]], keyword: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    if Path(text).expanduser().is_file():
-        return [text]  # one path with spaces in it
+    with contextlib.suppress(OSError):
+        if expanded(text).is_file():
+            return [text]  # one path with spaces in it
     try:
         return shlex.split(text)
     except ValueError:
