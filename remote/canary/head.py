@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import struct
-from collections.abc import Iterable, Sequence
-from typing import Any, Optional
+from collections.abc import Iterable
+from typing import Any
 
 from remote.dumps import content
 from remote.dumps.archive import TensorProblem, pread
 from remote.dumps.files import plain
-from remote.server import model
+from remote.server import model, safetensors
+from remote.server.safetensors import Stored
 
-_LARGEST_HEADER = 64 << 20  # bytes
 _DTYPES = {"BF16": ("bfloat16", 2), "F16": ("float16", 2), "F32": ("float32", 4)}
 # a language model inside a larger one (Kimi K2.5, for one) has its names behind a prefix
 _PREFIXES = ("", "language_model.", "model.", "model.language_model.", "language_model.model.")
@@ -108,7 +106,7 @@ def _config(folder: str) -> dict[str, Any]:
 
 def _files(folder: str) -> dict[str, str]:
     """The file of each weight, by its name. Without an index all files are looked into. Raises NoHead."""
-    index = _json(os.path.join(folder, model.INDEX))
+    index = model.read_json(os.path.join(folder, model.INDEX))
     weights = index.get("weight_map") if isinstance(index, dict) else None
     if isinstance(weights, dict):
         return {str(name): os.path.basename(str(file)) for name, file in weights.items()}
@@ -118,50 +116,27 @@ def _files(folder: str) -> dict[str, str]:
     except OSError as error:
         raise NoHead(f"{folder} can't be listed: {error.strerror}") from None
     for file in names:
-        found.update(dict.fromkeys(_header(os.path.join(folder, file))[0], file))
+        found.update(dict.fromkeys(_header(os.path.join(folder, file)), file))
     return found
 
 
-def _json(path: str) -> Any:
+def _header(path: str) -> dict[str, Stored]:
+    """The tensors of a safetensors file. Raises NoHead."""
     try:
-        with open(path, "rb", opener=plain) as file:
-            return json.loads(file.read(_LARGEST_HEADER))
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
-def _header(path: str) -> tuple[dict[str, Any], int]:
-    """The header of a safetensors file, and where its data begins. Raises NoHead."""
-    try:
-        with open(path, "rb", opener=plain) as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length)) if length <= _LARGEST_HEADER else None
+        return safetensors.read(path).tensors
     except OSError as error:
         raise NoHead(f"{path} can't be read: {error.strerror}") from None
-    except (struct.error, ValueError, RecursionError):
-        header = None
-    if not isinstance(header, dict):
-        raise NoHead(f"{path} is no safetensors file")
-    return header, 8 + length
+    except ValueError as error:
+        raise NoHead(str(error)) from None
 
 
 def _head(path: str, name: str) -> Head:
-    header, start = _header(path)
-    entry = header.get(name)
-    shape, dtype, place = _entry(entry)
-    if shape is None or place is None:
+    """A vector is one row."""
+    stored = _header(path).get(name)
+    if stored is None or len(stored.shape) not in (1, 2):
         raise NoHead(f"{path} does not hold {name} as its index says")
-    if dtype not in _DTYPES:
-        raise NoHead(f"{name} is {dtype}: its rows are no plain numbers")
-    kind, itemsize = _DTYPES[dtype]
-    return Head(path, name, kind, itemsize, shape[0], shape[1], start + place)
-
-
-def _entry(entry: Any) -> tuple[Optional[Sequence[int]], str, Optional[int]]:
-    """Shape, dtype and offset of a weight, a vector as one row; None where the header has nonsense."""
-    try:
-        shape, dtype, (begin, _) = entry["shape"], str(entry["dtype"]), entry["data_offsets"]
-        rows, columns = map(int, shape if len(shape) != 1 else (1, *shape))
-        return (rows, columns), dtype, int(begin)
-    except (KeyError, TypeError, ValueError):
-        return None, "", None
+    if stored.dtype not in _DTYPES:
+        raise NoHead(f"{name} is {stored.dtype}: its rows are no plain numbers")
+    kind, itemsize = _DTYPES[stored.dtype]
+    vocabulary, hidden = stored.shape if len(stored.shape) == 2 else (1, *stored.shape)
+    return Head(path, name, kind, itemsize, vocabulary, hidden, stored.begin)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import struct
-from collections.abc import Iterator
 from typing import Any, Optional
 
 from remote.dumps.files import plain
+from remote.server import safetensors
 from remote.wire import amounts
 from remote.wire.plan import Check, Verdict
 
@@ -50,11 +49,12 @@ class Config:
 
 def config(path: str) -> Optional[Config]:
     """The configuration of the model in folder `path`; None when there is none that can be read."""
-    values = _json(os.path.join(path, "config.json"))
+    values = read_json(os.path.join(path, "config.json"))
     return Config(values) if isinstance(values, dict) else None
 
 
-def _json(path: str) -> Any:
+def read_json(path: str) -> Any:
+    """What a file of a model's folder holds; None where that can't be read."""
     try:
         with open(path, "rb", opener=plain) as file:
             return json.loads(file.read(LARGEST_JSON))
@@ -98,7 +98,7 @@ def check_weights(path: str) -> Check:
 
 
 def _shards(path: str) -> list[str]:
-    index = _json(os.path.join(path, INDEX))
+    index = read_json(os.path.join(path, INDEX))
     if isinstance(index, dict) and isinstance(index.get("weight_map"), dict):
         return sorted({os.path.basename(str(name)) for name in index["weight_map"].values()})
     try:
@@ -112,32 +112,14 @@ def _problem(path: str) -> str:
         size = os.path.getsize(path)
         if size == 0:
             return "is empty"
-        expected = _expected_size(path) if path.endswith(".safetensors") else None
+        expected = safetensors.read(path).size if path.endswith(".safetensors") else size
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
         return error.strerror or "can't be read"
-    except (ValueError, RecursionError, struct.error):
+    except ValueError:
         return "has a damaged header"
-    if expected is not None and expected != size:
-        return f"has {size} bytes of {expected}"
-    return ""
-
-
-def _expected_size(path: str) -> int:
-    """8 bytes of length, that much JSON, and data up to the largest offset it names."""
-    with open(path, "rb", opener=plain) as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        if length > LARGEST_JSON:
-            raise ValueError
-        header = json.loads(file.read(length))
-    return int(8 + length + max(_ends(header), default=0))
-
-
-def _ends(header: Any) -> Iterator[int]:
-    for name, tensor in header.items() if isinstance(header, dict) else ():
-        if name != "__metadata__" and isinstance(tensor, dict):
-            yield int(tensor["data_offsets"][1]) if "data_offsets" in tensor else 0
+    return "" if expected == size else f"has {size} bytes of {expected}"
 
 
 def request_bytes(model: Config, tokens: int, layers: int, dtype: str) -> Optional[int]:

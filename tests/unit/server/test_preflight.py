@@ -34,6 +34,16 @@ def safetensors(path: Path, payload: int, missing: int = 0) -> None:
     path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(payload - missing))
 
 
+ODD_OFFSETS: tuple[Any, ...] = (None, 5, [], [0], [0, "1"], [0, -1], [0, 1.5], [0, 1 << 200], {})
+ODD_ENTRIES = (7, [], {}, *({"dtype": "U8", "shape": [1], "data_offsets": odd} for odd in ODD_OFFSETS))
+ODD_HEADERS: tuple[Any, ...] = (None, [], 7, *({"w": entry} for entry in ODD_ENTRIES))
+
+
+def header_alone(path: Path, header: object) -> None:
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text)
+
+
 def sharded(folder: Path) -> Path:
     names = [f"model-{n}-of-3.safetensors" for n in (1, 2, 3)]
     (folder / model.INDEX).write_text(json.dumps({"weight_map": {f"w{i}": name for i, name in enumerate(names)}}))
@@ -81,6 +91,7 @@ def test_whole_weights_are_ok(tmp_path: Path) -> None:
         (lambda path: path.write_bytes(b""), "is empty"),
         (lambda path: path.write_bytes(b"\xff" * 100), "damaged header"),
         (lambda path: path.write_bytes(b"abc"), "damaged header"),
+        *((lambda path, odd=odd: header_alone(path, odd), "damaged header") for odd in ODD_HEADERS),
         (lambda path: safetensors(path, 1000, missing=400), "bytes of"),
     ],
 )
