@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from console.errors import DemoError
+from remote.wire.locks import take
 
 
 @contextlib.contextmanager
@@ -21,7 +21,7 @@ def exclusive(path: Path, purpose: str, waiting: Callable[[str], None], patience
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         deadline = time.monotonic() + patience
-        while not _take(file.fileno()):
+        while not take(file.fileno()):
             file.seek(0)
             holder = f"process {file.read().strip() or '?'} is {purpose}"
             if time.monotonic() > deadline:
@@ -32,11 +32,3 @@ def exclusive(path: Path, purpose: str, waiting: Callable[[str], None], patience
         file.write(str(os.getpid()))
         file.flush()
         yield
-
-
-def _take(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -94,6 +94,7 @@ def make(path: str) -> None:
         make(os.path.dirname(path) or os.curdir)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
+            os.chmod(path, 0o700)  # what mkdir gives is less the umask
 
 
 def replaceable(path: str) -> bool:

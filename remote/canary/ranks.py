@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import time
@@ -21,6 +20,7 @@ from remote.dumps.dump import Dump
 from remote.dumps.files import read_small
 from remote.dumps.rows import number_of
 from remote.server.command import ranks_of_a_request
+from remote.wire import locks
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
 
@@ -158,23 +158,12 @@ class Ranks:
 def _locked(folder: str) -> Iterator[None]:
     """The folder, against other canaries. Raises OSError, also where another one keeps it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    until = time.monotonic() + _LOCK_S
     try:
-        while not _lock(handle):
-            if time.monotonic() > until:
-                raise OSError(errno.EAGAIN, f"another process has locked the folder for {_LOCK_S:.0f} s")
-            time.sleep(0.05)
+        if not locks.take(handle, _LOCK_S):
+            raise OSError(errno.EAGAIN, f"another process has locked the folder for {_LOCK_S:.0f} s")
         yield
     finally:
         os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _replace(path: str, text: str) -> None:

@@ -9,6 +9,8 @@ import math
 import os
 from typing import Any, Callable, Optional
 
+from remote.wire.codec import is_deeper
+
 from .files import MAX_FILES, read_small
 
 LIMIT = 1 << 20  # bytes of meta.json
@@ -80,7 +82,7 @@ def read(folder: str) -> Meta:
         return Meta(problems=("meta.json is not JSON",))
     if not isinstance(raw, dict):
         return Meta(problems=("meta.json is not an object",))
-    if _deep(raw):
+    if is_deeper(raw, DEEPEST):
         return Meta(problems=("meta.json is nested too deeply",))
     return _Keys(raw).meta()
 
@@ -92,14 +94,6 @@ def _refuse(constant: str) -> Any:
 def _finite(number: str) -> float:
     value = float(number)
     return value if math.isfinite(value) else _refuse(number)
-
-
-def _deep(raw: Any) -> bool:
-    level = [raw]
-    for _ in range(DEEPEST):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
-        level = [value for values in inner for value in values]
-    return bool(level)
 
 
 def shortened(rid: str) -> str:

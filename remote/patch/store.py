@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator
 from typing import BinaryIO, Optional
 
 from remote.patch import files
+from remote.wire import folders, locks
 from remote.wire.codec import decode, encode
 from remote.wire.errors import Refused, WireError
 
@@ -74,20 +73,17 @@ class Store:
     @contextlib.contextmanager
     def locked(self, path: str) -> Iterator[None]:
         """Nobody else who uses this store changes `path` meanwhile. Raises Refused when somebody does for long."""
-        _make(self.patches)
+        folders.make(self.patches)
         with _private(os.path.join(self.patches, _key(path) + ".lock")) as lock:
-            deadline = time.monotonic() + WAIT
-            while not _try_lock(lock.fileno()):
-                if time.monotonic() > deadline:
-                    raise Refused(f"another hsconsole is changing {path}", "Wait until it has ended, then look again.")
-                time.sleep(0.05)
+            if not locks.take(lock.fileno(), WAIT):
+                raise Refused(f"another hsconsole is changing {path}", "Wait until it has ended, then look again.")
             yield
 
     def _write(self, folder: str, name: str, content: bytes) -> None:
         path = os.path.join(folder, name)
         aside = f"{path}.{os.getpid()}"
         try:
-            _make(folder)
+            folders.make(folder)
             files.discard(aside)
             files.write_new(aside, content, 0o600)
             os.replace(aside, path)
@@ -96,13 +92,6 @@ class Store:
             raise files.failure("write", path, error) from None
         finally:
             files.discard(aside)
-
-
-def _make(folder: str) -> None:
-    """The folder, for its owner alone whatever the umask."""
-    if not os.path.isdir(folder):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        os.chmod(folder, 0o700)
 
 
 def _private(path: str) -> BinaryIO:
@@ -121,11 +110,3 @@ def _record(content: Optional[bytes]) -> Optional[Record]:
         return None if content is None else decode(Record, json.loads(content))
     except (ValueError, RecursionError, WireError):  # cut off or not ours: as if there were none
         return None
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import time
@@ -15,6 +14,7 @@ from typing import Optional
 
 from remote.processes import Identity
 from remote.statedir import state_dir, write_json
+from remote.wire import locks
 from remote.wire.codec import decode, encode
 from remote.wire.errors import Refused, WireError
 
@@ -126,13 +126,11 @@ def lock(port: int, purpose: str) -> Iterator[None]:
     # no descriptor leaks to the server: Python's are closed on exec
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locks.take(handle):
             raise Refused(
                 f"port {port}: {_holder(handle)} at this moment",
                 "Wait until that has ended, then look at the server again.",
-            ) from None
+            )
         operator = _operator.get()
         by = f"{operator} ({who()})" if operator else who()
         _say(handle, f"{by} {purpose} the server (since {time.strftime('%H:%M:%S')})")

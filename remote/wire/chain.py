@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import collections
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
@@ -38,13 +38,13 @@ def verify(path: str) -> ChainReport:
 
 def last(path: str, count: int) -> Entries:
     """The newest `count` entries, the oldest of them first; lines that are none are left out. Raises AuditError."""
-    kept: collections.deque[Entry] = collections.deque(maxlen=count)
+    newest: list[Entry] = []
     for name in reversed(journal.files(path)):
-        entries = (line.entry for line in _lines(name) if line.entry is not None)
-        kept.extendleft(reversed(collections.deque(entries, count - len(kept))))
-        if len(kept) == count:
+        entries = filter(None, map(_entry, reversed(list(journal.lines(name)))))
+        newest.extend(itertools.islice(entries, count - len(newest)))
+        if len(newest) == count:
             break
-    return Entries(path, tuple(kept))
+    return Entries(path, tuple(reversed(newest)))
 
 
 def about(path: str, ident: str) -> list[Entry]:
@@ -94,8 +94,8 @@ class _Follow:
 
     def _follow(self, line: Line, after: Optional[Line]) -> None:
         where = f"{os.path.basename(line.file)}:{line.number}"
-        torn = after is not None and after.entry is not None and after.entry.kind == "torn"
-        if torn and after is not None and after.entry is not None and after.entry.data.get("sha256") == line.hash:
+        said = after.entry if after is not None else None
+        if said is not None and said.kind == "torn" and said.data.get("sha256") == line.hash:
             self.notes.append(f"{where} was cut off by a crash or a full disk, and the next line says so")
             self._expected = self._expected or NOTHING
             return

@@ -44,8 +44,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _decode(kind: Any, data: Any, place: str) -> Any:
     if kind is Any:
-        _expect_shallow(data, place)
-        return data
+        return _shallow(data, place)
     origin = typing.get_origin(kind)
     if origin is Union:
         if data is None:
@@ -86,14 +85,19 @@ def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
         raise WireError(f"{place}: {error}") from None
 
 
-def _expect_shallow(data: Any, place: str) -> None:
-    """Whatever takes it apart later does so by recursion."""
+def _shallow(data: Any, place: str) -> Any:
+    if is_deeper(data, DEEPEST):
+        raise WireError(f"{place}: nested deeper than {DEEPEST} levels")
+    return data
+
+
+def is_deeper(data: Any, levels: int) -> bool:
+    """Whether JSON is nested deeper. Told without recursion, by which whatever takes it apart later does so."""
     level = [data]
-    for _ in range(DEEPEST):
+    for _ in range(levels):
         inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
         level = [value for values in inner for value in values]
-    if level:
-        raise WireError(f"{place}: nested deeper than {DEEPEST} levels")
+    return bool(level)
 
 
 def _in_range(data: Any, place: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import functools
 import os
 import re
@@ -12,7 +11,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from . import folders
+from . import folders, locks
 from .audit import NOTHING, AuditError, Entry, digest, line_of, now
 
 ROTATE_AT = 16 << 20  # bytes
@@ -81,7 +80,7 @@ def _locked(path: str) -> Iterator[int]:
     while True:
         handle = _open(f"{path}.head", os.O_RDWR | os.O_CREAT)
         try:
-            if _lock(handle) and _is_at(handle, f"{path}.head"):
+            if locks.take(handle) and _is_at(handle, f"{path}.head"):
                 yield handle
                 return
         finally:
@@ -89,14 +88,6 @@ def _locked(path: str) -> Iterator[int]:
         if time.monotonic() > deadline:
             raise OSError("somebody else has it locked for too long")
         time.sleep(0.005)
-
-
-def _lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_at(handle: int, path: str) -> bool:

@@ -10,10 +10,11 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from remote.wire import chain, journal
+from remote.wire import audit, chain, journal, locks
 from remote.wire.audit import AuditError, Entry, Misfit, digest, now
 
 
@@ -133,7 +134,7 @@ def test_without_the_note_of_the_last_line_it_is_said_that_an_end_would_not_be_m
 
 def test_a_lock_that_was_taken_away_is_none(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody cleans up between opening and locking: the next writer would have a lock of its own."""
-    head, real = log.parent / "kimi.jsonl.head", journal._lock
+    head, real = log.parent / "kimi.jsonl.head", locks.take
     removed: list[bool] = []
 
     def lock(handle: int) -> bool:
@@ -148,11 +149,11 @@ def test_a_lock_that_was_taken_away_is_none(log: Path, monkeypatch: pytest.Monke
     @contextlib.contextmanager
     def real_lock_elsewhere() -> Iterator[None]:
         with monkeypatch.context() as patch:
-            patch.setattr(journal, "_lock", real)
+            patch.setattr(locks, "take", real)
             journal.append(str(log), entry())
         yield
 
-    monkeypatch.setattr(journal, "_lock", lock)
+    monkeypatch.setattr(locks, "take", lock)
     journal.append(str(log), entry())
     assert chain.verify(str(log)).ok
     assert len(lines(log)) == 8
@@ -171,6 +172,16 @@ def test_a_huge_log_is_followed_a_line_at_a_time(tmp_path: Path, monkeypatch: py
     assert most < 2 << 20
     monkeypatch.setattr(journal, "LONGEST", 50_000)
     assert "no entry" in (chain.verify(str(path)).misfit or Misfit("", 0, "")).what
+
+
+def test_the_last_entries_cost_what_they_are(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the log; a line that is none hides none."""
+    with log.open("ab") as file:
+        file.write(b"not one\n")
+    parse = mock.Mock(wraps=audit.parse)
+    monkeypatch.setattr(chain, "parse", parse)
+    assert [one.data["number"] for one in chain.last(str(log), 2).entries] == [3, 4]
+    assert parse.call_count == 3
 
 
 def test_rotation_keeps_the_chain(tmp_path: Path) -> None:

@@ -113,11 +113,12 @@ def test_files_are_private_themselves(what: str, everything_below: Path) -> None
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o277])
 def test_records_of_patches_are_private_and_usable_whatever_the_umask(umask: int, everything_below: Path) -> None:
-    statedir.state_dir()
     os.umask(umask)
     _patch(everything_below)
-    for path in (Path(statedir.state_dir()) / name for name in ("originals", "patches")):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    state = Path(statedir.state_dir())
+    for folder in (state.parent, state, state / "originals", state / "patches"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
+    for path in (state / name for name in ("originals", "patches")):
         assert {stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()} == {0o600}
 
 
