@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from console import client as clients
 from console import clock
@@ -22,13 +22,11 @@ from console.errors import (
     OperatorError,
     as_operator_error,
 )
-from console.subscriptions import Subscription, Subscriptions
+from console.subscriptions import Subscriptions
 from remote.wire.host import Hello
 
 if TYPE_CHECKING:
     from console.ssh.connection import Connection
-
-__all__ = ["AskHostKey", "Link", "LinkListener", "LinkPhase", "LinkState"]
 
 STALE_AFTER = 4.5  # seconds of silence; the heartbeat comes every 2
 BACKOFF = (1.0, 2.0, 4.0)  # seconds; with an attempt under way and one that succeeds, live within 10 s of the return
@@ -62,39 +60,24 @@ class LinkState:
     clock_offset: float = 0.0
 
 
-class LinkListener(Protocol):
-    """Called from the link's threads: hand over, return at once."""
-
-    def on_link(self, state: LinkState) -> None: ...
-
-    def on_event(self, stream: str, value: Any) -> None:
-        """value: the decoded wire value of that stream (ServerState, GpuSnapshot, …)."""
+OnLink = Callable[[LinkState], None]
+"""Called from the link's threads: hand over, return at once."""
 
 
 class Link:
-    """One container, watched for as long as the operator looks. All methods may be called from any thread.
+    """One container, watched for as long as the operator looks. All methods may be called from any thread."""
 
-    streams: names of the agent's streams whose decoded values go to `listener.on_event`.
-    """
-
-    def __init__(
-        self,
-        profile: Profile,
-        listener: LinkListener,
-        ask_host_key: AskHostKey | None = None,
-        streams: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, profile: Profile, on_link: OnLink, ask_host_key: AskHostKey | None = None) -> None:
         self._profile = profile
-        self._listener = listener
+        self._on_link = on_link
         self._ask_host_key = ask_host_key
         self._streams = Subscriptions()
-        for name in streams:
-            self._streams.add(name, functools.partial(self._tell_event, name))
         self._state = LinkState(LinkPhase.CONNECTING, "not started", clock.now())
         self._failures = 0
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._lock = threading.Lock()
+        self._telling = threading.RLock()
         self._connection: Connection | None = None
         self._client: AgentClient | None = None
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
@@ -142,11 +125,10 @@ class Link:
             raise NotAsked(f"{self._state.phase.value}: {self._state.detail}", NOT_ASKED)
         return client.call(name, timeout=timeout, on_event=on_event, cancel=cancel, **args)
 
-    def stream(self, name: str, on_event: OnEvent, **args: Any) -> Subscription:
-        """One more stream, kept over reconnects until it is closed; its values come decoded."""
-        subscription = self._streams.add(name, on_event, **args)
+    def stream(self, name: str, on_event: OnEvent, **args: Any) -> None:
+        """One more stream, kept over reconnects; its values come decoded, from the link's threads like its states."""
+        self._streams.add(name, on_event, **args)
         self._wake.set()
-        return subscription
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -214,18 +196,15 @@ class Link:
             self._wake.clear()
 
     def _set(self, phase: LinkPhase, detail: str, **more: Any) -> None:
-        """Change the state and tell the listener. The hello and the clock's offset outlive a loss."""
-        before = self._state
-        since = before.since if phase is before.phase else clock.now()
-        kept = {"hello": before.hello, "clock_offset": before.clock_offset}
-        if self._closed.is_set() and phase is not LinkPhase.CLOSED:
-            return
-        self._state = LinkState(phase, detail, since, **{**kept, **more})
-        self._listener.on_link(self._state)
+        """Change the state and tell it. The hello and the clock's offset outlive a loss."""
+        with self._telling:  # closed by another thread meanwhile, it must not come to life again
+            if self._closed.is_set() and phase is not LinkPhase.CLOSED:
+                return
+            before = self._state
+            since = before.since if phase is before.phase else clock.now()
+            kept = {"hello": before.hello, "clock_offset": before.clock_offset}
+            self._state = LinkState(phase, detail, since, **{**kept, **more})
+            self._on_link(self._state)
 
     def _tell_progress(self, detail: str) -> None:
         self._set(LinkPhase.CONNECTING, detail)
-
-    def _tell_event(self, stream: str, value: Any) -> None:
-        if not self._closed.is_set():
-            self._listener.on_event(stream, value)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
-from console.client import AgentClient, OnEvent, Stream
+from console.client import AgentClient, OnEvent
 from console.errors import LinkLost, OperatorError
 from remote.wire.codec import decode
 from remote.wire.dumps import DumpsChange
@@ -31,21 +30,11 @@ class Subscription:
         self.args = args
         self.due: float | None = 0.0
         self.problem = ""
-        self.closed = False
         self._on_event = on_event
-        self._stream: Stream | None = None
 
     def ask(self, client: AgentClient) -> None:
         self.due = None
-        self._stream = client.stream(self.name, self._take, self._ended, **self.args)
-        if self.closed:
-            self._stream.close()
-
-    def close(self) -> None:
-        """Want it no longer."""
-        self.closed = True
-        if self._stream is not None:
-            self._stream.close()
+        client.stream(self.name, self._take, self._ended, **self.args)
 
     def _take(self, value: Any) -> None:
         kind = VALUES.get(self.name)
@@ -53,8 +42,7 @@ class Subscription:
         seen = value if kind is None else decode(kind, value)
         if isinstance(seen, LogLines) and seen.place:
             self.args = {**self.args, "after": seen.place}  # the next link goes on there
-        if not self.closed:
-            self._on_event(seen)
+        self._on_event(seen)
 
     def _ended(self, error: OperatorError | None) -> None:
         if not isinstance(error, LinkLost):
@@ -66,24 +54,20 @@ class Subscriptions:
     """All streams of a link."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._wanted: list[Subscription] = []
 
-    def add(self, name: str, on_event: OnEvent, **args: Any) -> Subscription:
-        subscription = Subscription(name, on_event, args)
-        with self._lock:
-            self._wanted.append(subscription)
-        return subscription
+    def add(self, name: str, on_event: OnEvent, **args: Any) -> None:
+        self._wanted.append(Subscription(name, on_event, args))
 
     def restart(self) -> None:
         """Ask for all of them at the next `keep`: there is a new client."""
-        for subscription in self._current():
+        for subscription in self._wanted:
             subscription.due = 0.0
 
     def keep(self, client: AgentClient) -> None:
         """Ask for those that are due."""
         now = time.monotonic()
-        for subscription in self._current():
+        for subscription in self._wanted:
             if subscription.due is not None and subscription.due <= now and client.lost is None:
                 try:
                     subscription.ask(client)
@@ -92,9 +76,4 @@ class Subscriptions:
 
     def problem(self) -> str:
         """What is wrong with the streams, in words; nothing when all run."""
-        return "; ".join(filter(None, (subscription.problem for subscription in self._current())))
-
-    def _current(self) -> list[Subscription]:
-        with self._lock:
-            self._wanted = [subscription for subscription in self._wanted if not subscription.closed]
-            return list(self._wanted)
+        return "; ".join(filter(None, (subscription.problem for subscription in self._wanted)))

@@ -28,7 +28,7 @@ from console.tui.availability import elsewhere, of_key, why_not
 from console.tui.clipboard import put
 from console.tui.clock import Clock, SystemClock
 from console.tui.console import LinkFactory, LinkLike
-from console.tui.feed import STREAMS, Feed
+from console.tui.feed import Feed
 from console.tui.palette import ActionCommands
 from console.tui.picture import Picture
 from console.tui.screens.error import ErrorScreen
@@ -51,7 +51,13 @@ COALESCE = 0.05  # seconds that arriving values wait for others
 PATCH_EVERY = 60.0  # seconds between looks at the patch
 PATCH_AGAIN = 5.0  # seconds after a look that failed
 HOLDERS_EVERY = 60.0  # seconds between looks from the Proxmox host at GPU memory that no server explains
-STREAM_ARGS: dict[str, dict[str, Any]] = {"watch.dumps": {"last": 1000}, "watch.log": {"lines": 500}}
+STREAMS: dict[str, dict[str, Any]] = {
+    "watch.server": {},
+    "watch.gpus": {},
+    "watch.shm": {},
+    "watch.dumps": {"last": 1000},
+    "watch.log": {"lines": 500},
+}
 
 
 @dataclasses.dataclass
@@ -169,9 +175,9 @@ class HsConsoleApp(App[None]):
 
     def _make_link(self) -> None:
         """In a thread: the factory imports paramiko, which takes longer than the first paint may."""
-        link = self._link_factory(self.profile, self._feed, self._ask_host_key)
-        for name in STREAMS:
-            link.stream(name, partial(self._feed.on_event, name), **STREAM_ARGS.get(name, {}))
+        link = self._link_factory(self.profile, self._feed.on_link, self._ask_host_key)
+        for name, args in STREAMS.items():
+            link.stream(name, self._feed.on_value, **args)
         self.link = link  # before it can say that it is live
         if not self._closing:
             link.start()

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from console.client import AskHostKey
 from console.config.profile import Profile
-from console.link import AskHostKey, LinkListener
+from console.link import OnLink
 from console.operations.calls import Agent
 from console.tui.picture import Picture
-
-
-class Stream(Protocol):
-    def close(self) -> None: ...
 
 
 class LinkLike(Agent, Protocol):
@@ -24,10 +21,10 @@ class LinkLike(Agent, Protocol):
 
     def retry_now(self) -> None: ...
 
-    def stream(self, name: str, on_event: Callable[[Any], None], **args: Any) -> Stream: ...
+    def stream(self, name: str, on_event: Callable[[Any], None], **args: Any) -> object: ...
 
 
-LinkFactory = Callable[[Profile, LinkListener, AskHostKey], LinkLike]
+LinkFactory = Callable[[Profile, OnLink, AskHostKey], LinkLike]
 
 
 class Console(Protocol):

@@ -7,29 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 from console.link import LinkState
-from remote.wire.codec import decode
-from remote.wire.dumps import DumpsChange
-from remote.wire.server import LogLines, ServerState
+from remote.wire.server import ServerState
 from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
 
-STREAMS: dict[str, type] = {
-    "watch.server": ServerState,
-    "watch.gpus": GpuSnapshot,
-    "watch.shm": ShmSnapshot,
-    "watch.dumps": DumpsChange,
-    "watch.log": LogLines,
-}
-LATEST = ("watch.server", "watch.gpus", "watch.shm")  # of these only the newest value counts
+LATEST = (ServerState, GpuSnapshot, ShmSnapshot)  # of these only the newest value counts
 
 
 class Feed:
-    """A LinkListener. `wake` is called from the link's threads when the first value waits; `take` empties it."""
+    """`wake` is called from the link's threads when the first value waits; `take` empties it."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
         self._lock = threading.Lock()
         self._links: list[LinkState] = []
-        self._latest: dict[str, Any] = {}
+        self._latest: dict[type, Any] = {}
         self._queue: list[Any] = []
         self._awake = False
 
@@ -38,14 +29,13 @@ class Feed:
             self._links.append(state)
         self._rouse()
 
-    def on_event(self, stream: str, value: Any) -> None:
-        kind = STREAMS[stream]
-        seen = value if isinstance(value, kind) else decode(kind, value)
+    def on_value(self, value: Any) -> None:
+        """value: of a stream."""
         with self._lock:
-            if stream in LATEST:
-                self._latest[stream] = seen
+            if isinstance(value, LATEST):
+                self._latest[type(value)] = value
             else:
-                self._queue.append(seen)
+                self._queue.append(value)
         self._rouse()
 
     def take(self) -> tuple[list[LinkState], list[Any]]:

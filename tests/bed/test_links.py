@@ -42,8 +42,8 @@ class Watched(Listener):
     def __init__(self, profile: Profile, on_state: Callable[[LinkState], None] = lambda _: None) -> None:
         super().__init__()
         self._on_state = on_state
-        self.link = Link(profile, self, streams=("watch.shm",))
-        self.link.start()
+        self.link = Link(profile, self.on_link)
+        self.watch(self.link, "watch.shm")
 
     def on_link(self, state: LinkState) -> None:
         super().on_link(state)

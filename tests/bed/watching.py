@@ -5,20 +5,17 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
-from console.link import Link, LinkState
+from console.link import Link
 from tests.bed.conftest import profile_at
 
 
-class Teller:
-    def on_link(self, state: LinkState) -> None:
-        print(state.phase.value, flush=True)
-
-    def on_event(self, stream: str, value: Any) -> None:
-        print(stream, flush=True)
+def tell(word: str) -> None:
+    print(word, flush=True)
 
 
 if __name__ == "__main__":
-    Link(profile_at(Path(sys.argv[1])), Teller(), streams=("watch.shm",)).start()
+    link = Link(profile_at(Path(sys.argv[1])), lambda state: tell(state.phase.value))
+    link.stream("watch.shm", lambda _: tell("watch.shm"))
+    link.start()
     threading.Event().wait()

@@ -44,9 +44,9 @@ def leave_nothing(
     listeners = [Listener() for _ in range(links)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("console.link.BACKOFF", (0.01,))
-        made = [Link(profile, listener, streams=("watch.ticks",)) for listener in listeners]
-        for link in made:
-            link.start()
+        made = [Link(profile, listener.on_link) for listener in listeners]
+        for listener, link in zip(listeners, made, strict=True):
+            listener.watch(link, "watch.ticks")
         try:
             agents = [_another_agent(listener, 0) for listener in listeners]
             linked = now()

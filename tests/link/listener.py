@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from console.link import LinkPhase, LinkState
+from console.link import Link, LinkPhase, LinkState
 
 
 class Listener:
@@ -25,6 +26,12 @@ class Listener:
         with self._changed:
             self.events.append((stream, value))
             self._changed.notify_all()
+
+    def watch(self, link: Link, *streams: str) -> None:
+        """Hear what these streams of `link` say, and start it."""
+        for name in streams:
+            link.stream(name, functools.partial(self.on_event, name))
+        link.start()
 
     def wait(self, met: Callable[[], object], seconds: float) -> float:
         """Wait until `met`; returns how long it took."""

@@ -14,7 +14,7 @@ from console import channel, client, clock
 from console import link as links
 from console.config.profile import Profile
 from console.errors import AuthenticationFailed, HostKeyUnknown, LinkLost
-from console.link import Link, LinkPhase
+from console.link import Link, LinkPhase, LinkState
 from console.ssh import bootstrap, connection, dial, pack
 from console.tui.clock import SystemClock
 from console.tui.picture import Picture
@@ -39,8 +39,8 @@ def make_link(listener: Listener) -> Iterator[MakeLink]:
     made: list[Link] = []
 
     def make(profile: Profile, streams: tuple[str, ...] = (), **more: Any) -> Link:
-        made.append(Link(profile, listener, streams=streams, **more))
-        made[-1].start()
+        made.append(Link(profile, listener.on_link, **more))
+        listener.watch(made[-1], *streams)
         return made[-1]
 
     yield make
@@ -241,17 +241,25 @@ def test_a_stream_that_fails_is_told_and_asked_for_again(
     assert listener.states[-1].phase is LinkPhase.LIVE
 
 
-def test_a_closed_stream_stays_closed(profile: Profile, listener: Listener, make_link: MakeLink) -> None:
-    link = make_link(profile)
-    seen: list[Any] = []
-    stream = link.stream("watch.ticks", seen.append, pause=0.02)
-    listener.until(LinkPhase.LIVE)
-    listener.wait(lambda: listener.states[-1].round_trip_ms and seen, PATIENCE)
-    stream.close()
-    time.sleep(0.2)
-    count = len(seen)
-    time.sleep(0.3)
-    assert len(seen) == count
+def test_nothing_is_told_behind_the_end(profile: Profile) -> None:
+    """A state under way when another thread closes the link is told before the last one, and is not the last."""
+    told: list[LinkPhase] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def on_link(state: LinkState) -> None:
+        begun.set()
+        go_on.wait(PATIENCE)
+        told.append(state.phase)
+
+    link = Link(profile, on_link)
+    link.start()
+    assert begun.wait(PATIENCE)
+    closing = threading.Thread(target=link.close)
+    closing.start()
+    closing.join(1.0)  # longer than it waits for the link's thread
+    go_on.set()
+    closing.join(PATIENCE)
+    assert told == [LinkPhase.CONNECTING, LinkPhase.CLOSED]
 
 
 @pytest.mark.parametrize("moment", ["at once", "while the host is silent", "while asking", "while live"])

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from console.cancel import Cancel
+from console.client import AskHostKey
 from console.config.profile import Profile
 from console.errors import LinkLost, OperatorError
-from console.link import AskHostKey, LinkListener, LinkPhase, LinkState
+from console.link import LinkPhase, LinkState, OnLink
 from remote.wire.codec import encode
 from remote.wire.host import Hello
 
@@ -30,20 +31,15 @@ class FrozenClock:
         return self.start + self.now
 
 
-class FakeStream:
-    def close(self) -> None:
-        pass
-
-
 class FakeLink:
     """answers: by call name (plan and run: by 'plan server.start'), a value, an OperatorError, or a callable.
 
     Each call is kept in `asked`, and in `cancelled` when it was. steps: what a call streams before its answer.
     """
 
-    def __init__(self, profile: Profile, listener: LinkListener, ask_host_key: AskHostKey) -> None:
+    def __init__(self, profile: Profile, on_link: OnLink, ask_host_key: AskHostKey) -> None:
         self.profile = profile
-        self.listener = listener
+        self.on_link = on_link
         self.ask_host_key = ask_host_key
         self.answers: dict[str, Any] = {}
         self.steps: dict[str, list[Any] | Callable[[dict[str, Any]], list[Any]]] = {}
@@ -64,9 +60,8 @@ class FakeLink:
     def retry_now(self) -> None:
         self.retried += 1
 
-    def stream(self, name: str, on_event: Callable[[Any], None], **args: Any) -> FakeStream:
+    def stream(self, name: str, on_event: Callable[[Any], None], **args: Any) -> None:
         self.streams[name] = on_event
-        return FakeStream()
 
     def say(self, **values: Any) -> None:
         """Let streams send values: say(server=ServerState(…), log=LogLines(…))."""
@@ -78,7 +73,7 @@ class FakeLink:
         if phase is LinkPhase.LIVE:
             more.setdefault("round_trip_ms", 12.0)
             more.setdefault("hello", HELLO)
-        self.listener.on_link(LinkState(phase, detail, **more))
+        self.on_link(LinkState(phase, detail, **more))
 
     def call(
         self,

@@ -8,14 +8,12 @@ import time
 
 import pytest
 
-from console.errors import WireError
 from console.link import LinkPhase, LinkState
 from console.tui.dump_list import MOST_ROWS, DumpList
 from console.tui.feed import Feed
 from console.tui.log_buffer import MOST_LINES, SLACK, LogBuffer
 from console.tui.picture import Picture
 from console.tui.run import Run
-from remote.wire.codec import encode
 from remote.wire.dumps import DumpCounts, DumpRow, DumpsChange, DumpState
 from remote.wire.plan import Step, StepResult
 from remote.wire.server import LogLines
@@ -131,21 +129,14 @@ class TestFeed:
         woken: list[int] = []
         feed = Feed(lambda: woken.append(1))
         for port in range(1000):
-            feed.on_event("watch.server", dataclasses.replace(scenes.READY, port=port))
-            feed.on_event("watch.log", LogLines((str(port),), "log"))
+            feed.on_value(dataclasses.replace(scenes.READY, port=port))
+            feed.on_value(LogLines((str(port),), "log"))
         assert woken == [1]
         _, values = feed.take()
         assert [value.port for value in values if value == dataclasses.replace(scenes.READY, port=999)] == [999]
         assert len(values) == 1001
-        feed.on_event("watch.log", LogLines(("x",), "log"))
+        feed.on_value(LogLines(("x",), "log"))
         assert woken == [1, 1]
-
-    def test_values_come_decoded_or_not(self) -> None:
-        feed = Feed(lambda: None)
-        feed.on_event("watch.server", encode(scenes.READY))
-        assert feed.take()[1] == [scenes.READY]
-        with pytest.raises(WireError):
-            feed.on_event("watch.server", {"phase": 7})
 
     def test_from_many_threads_nothing_is_lost(self) -> None:
         feed = Feed(lambda: None)
@@ -153,7 +144,7 @@ class TestFeed:
 
         def talk() -> None:
             for _ in range(500):
-                feed.on_event("watch.log", lines)
+                feed.on_value(lines)
 
         threads = [threading.Thread(target=talk) for _ in range(4)]
         for thread in threads:

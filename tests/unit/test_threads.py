@@ -190,7 +190,7 @@ def test_a_fault_while_the_link_is_watched_is_a_lost_link(monkeypatch: pytest.Mo
     monkeypatch.setattr(clients, "start", start)
     monkeypatch.setattr("console.link.BACKOFF", (0.01,))
     listener = Listener()
-    link = Link(PROFILE, listener)
+    link = Link(PROFILE, listener.on_link)
     link.start()
     listener.wait(lambda: listener.phases.count(LinkPhase.LOST) >= 2, PATIENCE)
     link.close()
