@@ -5,15 +5,13 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Sequence
 from typing import Callable, Optional
 
-from remote.dumps import content, counter
+from remote.dumps import content, counter, rows
 from remote.dumps.measured import ids_sha256
-from remote.dumps.watch import newest
 from remote.server import judgement, model
 from remote.server.command import ranks_of_a_request
-from remote.wire.dumps import Canary, DumpRow
+from remote.wire.dumps import Canary, DumpState
 from remote.wire.errors import ServerError
 from remote.wire.plan import Check, StepResult, Verdict
 from remote.wire.target import Target
@@ -25,7 +23,7 @@ from .ranks import Ranks
 
 LENGTH, OTHER_LENGTH, PREFIX = 96, 64, 41  # tokens; none a multiple of a kernel's tile but the first
 _FEW_TOKENS = 64  # a vocabulary that need not be asked for
-_NEWEST = 1000  # dumps looked at for those of others
+_MOST_OTHERS = 1000  # dumps of others that are looked at, the newest
 _WORST = (Verdict.BAD, Verdict.UNKNOWN, Verdict.WARN)
 _REQUESTS = 4
 
@@ -155,13 +153,18 @@ class _Run:
         if len(own) < len(self._asked):
             return _not_made(prefills.NAME, *self._asked)
         tokens = sum(_rows_of(one) for one in self._asked)
+        others: dict[int, int] = {}  # tokens of finished dumps, also of those that a consumer has taken since
 
         def look() -> Dumped:
-            claimed = self._following() - first - len(own)
-            rows = [] if claimed <= 0 else self._rows(claimed + len(own))
-            others = [row for row in rows if row.number >= first and row.number not in own]
-            sent = Prefilled(len(own) + len(others), tokens + sum(row.tokens or 0 for row in others))
-            return Dumped(sent, len(others), max(claimed - len(others), 0))
+            following = self._following()
+            for number in range(max(first, following - _MOST_OTHERS), following):
+                if number in own or number in others:
+                    continue
+                row = rows.examine(self._target.dump_dir, f"req_{number}")
+                if row is not None and row.state not in (DumpState.GONE, DumpState.WRITING):
+                    others[number] = row.tokens or 0
+            sent = Prefilled(len(own) + len(others), tokens + sum(others.values()))
+            return Dumped(sent, len(others), max(following - first - sent.requests, 0))
 
         found = prefilled.check(look, self._cancelled)
         if found.verdict is not Verdict.OK and self._cancelled.is_set():
@@ -171,11 +174,7 @@ class _Run:
     def _following(self) -> int:
         """The number of the next request."""
         told = counter.unclaimed(self._target.dump_dir)
-        return max((row.number + 1 for row in self._rows(1)), default=0) if told is None else told
-
-    def _rows(self, most: int) -> Sequence[DumpRow]:
-        """The newest."""
-        return newest(self._target.dump_dir, min(most, _NEWEST)).rows
+        return max(rows.numbers(self._target.dump_dir), default=-1) + 1 if told is None else told
 
     def _add(self, check: Optional[Check]) -> None:
         if check is None:

@@ -90,10 +90,7 @@ def standing(dump_dir: str, row: DumpRow) -> Standing:
     """How `row` stands to others of its rid, among the `FAR` dumps before it and behind it. Never raises."""
     if row.rid is None:
         return Standing()
-    try:
-        found = sorted(at for at in map(examined.number_of, os.listdir(dump_dir)) if at is not None)
-    except OSError:
-        return Standing()
+    found = examined.numbers(dump_dir)
     at = bisect.bisect_left(found, row.number)
     words = json.dumps(row.rid[: metadata.RID_KEPT])[:-1].encode("ascii")  # the beginning: a long one is told shortened
     others = [number for number in found[max(0, at - FAR) : at + FAR + 1] if number != row.number]

@@ -28,6 +28,14 @@ def number_of(name: str) -> Optional[int]:
     return int(found[1])
 
 
+def numbers(folder: str) -> list[int]:
+    """Of all dumps in `folder`, ascending, one twice that is there twice; none where it can't be listed."""
+    try:
+        return sorted(number for number in map(number_of, os.listdir(folder)) if number is not None)
+    except OSError:
+        return []
+
+
 def examine(folder: str, name: str) -> Optional[DumpRow]:
     """The row of the directory `name` in `folder`, None when it is no directory. A dump without `done` is WRITING here.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 import time
 from typing import Any, Callable, Optional
@@ -14,8 +15,10 @@ from remote.processes import Identity, Process
 from remote.server import answering, ask, exits, judgement, log, progress
 from remote.server import find as finding
 from remote.server import record as records
+from remote.server.causes import Death
 from remote.server.find import Found
 from remote.server.http import Answer
+from remote.server.record import Record
 from remote.telemetry import watch as watching
 from remote.wire import amounts
 from remote.wire.plan import Verdict
@@ -70,6 +73,7 @@ class Observer:
         self._was_ready: Optional[Identity] = None
         self._orphans: frozenset[int] = frozenset()  # seen to stay
         self._own_sockets: frozenset[int] = frozenset()  # seen to be the server's: looking through all files is slow
+        self._death: Optional[tuple[object, Death]] = None  # and what told it
 
     def look(self) -> ServerState:
         found = finding.find(self.target)
@@ -165,7 +169,7 @@ class Observer:
 
     def _absent(self, found: Found) -> ServerState:
         record = found.record
-        death = exits.cause(record, self.target) if record is not None and record.stopped is None else None
+        death = self._cause(record) if record is not None and record.stopped is None else None
         why: dict[str, Any] = {"cause": death.what, "remedy": death.remedy} if death else {}
         if ports.listeners(self.target.port) and not ports.is_free(self.target.host, self.target.port):
             holders = ports.holders(self.target.port)
@@ -176,6 +180,13 @@ class Observer:
         last = records.read(self.target.port)
         restarted = record is None and last is not None and last.stopped is None
         return self._state(found, Phase.STOPPED, "the machine was restarted since" if restarted else "not running")
+
+    def _cause(self, record: Record) -> Death:
+        """Looked for anew when something tells more than before: that takes a tenth of a second."""
+        told = record, exits.read(record), _changed(record.log)
+        if self._death is None or self._death[0] != told:
+            self._death = told, exits.cause(record, self.target)
+        return self._death[1]
 
     def _patch_loaded(self, found: Found) -> Optional[str]:
         """The version of the dumper that a live process of the server says it loaded."""
@@ -229,6 +240,15 @@ def _at_work(server: ask.Server, lines: list[str]) -> dict[str, Any]:
 
 def _infos(found: Found) -> tuple[ProcessInfo, ...]:
     return tuple(processes.info(member.process, ours=member.ours, why=member.why) for member in found.members)
+
+
+def _changed(path: str) -> Optional[tuple[int, int]]:
+    """Size and time of a file, by which a change is told; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def _log_path(found: Found) -> Optional[str]:

@@ -134,12 +134,9 @@ def _remove(folder: int, segment: Segment, seen: Survey) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return f"{error.strerror}: only its owner and root may remove it" if _not_mine(error) else str(error.strerror)
+        whose = ": only its owner and root may remove it" if isinstance(error, PermissionError) else ""
+        return f"{error.strerror}{whose}"
     return ""
-
-
-def _not_mine(error: OSError) -> bool:
-    return isinstance(error, PermissionError)
 
 
 def _gone(folder: int, shown: dict[str, Identity]) -> Check:

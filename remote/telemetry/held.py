@@ -27,12 +27,12 @@ class Held:
 
     def _clear(self) -> None:
         self._folder = Folder(self._path)
-        self._names: set[str] = set()
-        self._sizes: dict[str, int] = {}  # of the names that were counted
+        self._new: collections.OrderedDict[str, None] = collections.OrderedDict()  # names that were not counted yet
+        self._sizes: collections.OrderedDict[str, int] = (
+            collections.OrderedDict()
+        )  # of the others, the next in turn first
         self._total = 0
-        self._new: collections.deque[str] = collections.deque()
         self._growing: dict[str, float] = {}  # without `done`: monotonic seconds when it last changed
-        self._turn: collections.deque[str] = collections.deque()
 
     def look(self, seconds: float) -> int:
         """Bytes held now, after at most about `seconds` of counting; what is not counted yet is taken for average."""
@@ -43,11 +43,10 @@ class Held:
             self._clear()
             return 0
         for name in changes.removed:
-            self._names.discard(name)
+            self._new.pop(name, None)
             self._total -= self._sizes.pop(name, 0)
             self._growing.pop(name, None)
-        self._names |= changes.added
-        self._new.extend(sorted(changes.added))
+        self._new.update(dict.fromkeys(sorted(changes.added)))
         self._count_all(end)
         return self._total + self._rest()
 
@@ -57,17 +56,14 @@ class Held:
             if time.monotonic() > end:
                 break
         while self._new and time.monotonic() < end:
-            name = self._new.popleft()
-            if name in self._names:
-                self._count(name)
-                self._turn.append(name)
-        for _ in range(len(self._turn)):
+            name, _ = self._new.popitem(last=False)
+            self._count(name)
+        for _ in range(len(self._sizes)):
             if time.monotonic() > end:
                 break
-            name = self._turn.popleft()
-            if name in self._sizes:
-                self._count(name)
-                self._turn.append(name)
+            name = next(iter(self._sizes))
+            self._count(name)
+            self._sizes.move_to_end(name)
 
     def _rest(self) -> int:
         counted = len(self._sizes)

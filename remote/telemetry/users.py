@@ -53,11 +53,10 @@ def look(device: int) -> Uses:
     names: set[str] = set()
     unseen: list[int] = []
     started: dict[int, float] = {}
-    now = time.time()
     for process in processes.table().values():
         if process.gone or process.pid == os.getpid():
             continue
-        since = started[process.pid] = now - process.age
+        since = started[process.pid] = time.time() - process.age
         inodes: set[int] = set()
         try:
             for folder in _folders(process):

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from remote import processes
-from remote.server import launch, record, state
+from remote.server import exits, launch, record, state
 from remote.wire.server import Phase, ServerState
 from tests.living import PATIENCE
 from tests.unit.server.conftest import StandIn, until
@@ -82,6 +83,15 @@ def test_a_death_is_a_crash_with_its_cause(stand_in: StandIn, monkeypatch: pytes
     assert found.cause is not None
     assert "No space left on device" in found.cause
     assert found.remedy == outcome.checks[0].remedy
+    why = mock.Mock(wraps=exits.cause)
+    monkeypatch.setattr(exits, "cause", why)
+    watcher = state.Observer(target)
+    assert [watcher.look().cause for _ in range(3)] == [found.cause] * 3
+    assert why.call_count == 1, "a look at a server that is gone costs what changed"
+    with Path(record.log_path(target.port)).open("a") as log:
+        log.write("one word more\n")
+    assert [watcher.look().cause for _ in range(3)] == [found.cause] * 3
+    assert why.call_count == 2
 
 
 def test_children_that_live_on_are_orphans_not_stopped(stand_in: StandIn) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -81,6 +82,21 @@ def test_a_look_without_time_reads_nothing(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.delattr(os, name)
     assert look(counted, -1.0) == 10
     monkeypatch.undo()
+
+
+def test_a_name_that_comes_and_goes_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Held(str(tmp_path))
+    for _ in range(5):
+        filled(tmp_path / "req_0", 1)
+        assert look(counted) == 1
+        shutil.rmtree(tmp_path / "req_0")
+        assert look(counted) == 0
+    filled(tmp_path / "req_0", 1)
+    assert look(counted) == 1
+    measure = mock.Mock(wraps=held._measure)
+    monkeypatch.setattr(held, "_measure", measure)
+    assert look(counted) == 1
+    assert measure.call_count == 1
 
 
 def test_one_that_is_never_done_is_let_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
