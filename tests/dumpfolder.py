@@ -21,6 +21,21 @@ RECORD: dict[str, Any] = {
     "counter": 8,
     "timestamp": 1771958433.3917341,
 }
+VERSION_3: dict[str, Any] = {
+    **RECORD,
+    "schema": 3,
+    "eagle_layer_ids": [2, 30, 58],
+    "boot_id": "b00t",
+    "pid": 4711,
+    "tp_rank": 0,
+    "tp_size": 1,
+    "first_position": 0,
+    "final_norm": "post",
+    "dtype": "bfloat16",
+    "sglang_version": "0.5.23",
+    "dumper_version": "0.1.0",
+    "dumper_digest": "d1",
+}
 
 
 def payload(rows: int, columns: int, seed: int) -> bytes:
@@ -55,34 +70,24 @@ def dump(
     path, tokens = folder / (name or f"req_{number}"), len(ids)
     path.mkdir(parents=True)
     raw = struct.pack(f"<{tokens}q", *ids)
-    tensors = {f"{stem}.pt": payload(tokens, columns, i) for i, stem in enumerate(("aux_0", "aux_1", "aux_2", "final"))}
-    for file, data in tensors.items():
-        torchfile.write(path / file, data, (tokens, columns))
-    torchfile.write(path / "input_ids.pt", raw, (tokens,), "int64")
-    files = {file: record(path / file, data, [tokens, columns], "bfloat16") for file, data in tensors.items()}
-    files["input_ids.pt"] = record(path / "input_ids.pt", raw, [tokens], "int64")
+    tensors: dict[str, tuple[bytes, tuple[int, ...], str]] = {
+        f"{stem}.pt": (payload(tokens, columns, seed), (tokens, columns), "bfloat16")
+        for seed, stem in enumerate(("aux_0", "aux_1", "aux_2", "final"))
+    }
+    tensors["input_ids.pt"] = (raw, (tokens,), "int64")
+    for file, tensor in tensors.items():
+        torchfile.write(path / file, *tensor)
+    files = {file: record(path / file, data, [*shape], dtype) for file, (data, shape, dtype) in tensors.items()}
     meta = {
-        **RECORD,
+        **VERSION_3,
         "num_tokens": tokens,
         "hidden_size": columns,
         "counter": number,
         "timestamp": time.time(),
-        "schema": 3,
-        "eagle_layer_ids": [2, 30, 58],
-        "boot_id": "b00t",
-        "pid": 4711,
-        "tp_rank": 0,
-        "tp_size": 1,
         "rid": f"rid-{number}",
         "ids_sha256": hashlib.sha256(raw).hexdigest(),
-        "first_position": 0,
         "last_position": tokens - 1,
-        "final_norm": "post",
-        "dtype": "bfloat16",
         "files": files,
-        "sglang_version": "0.5.23",
-        "dumper_version": "0.1.0",
-        "dumper_digest": "d1",
     }
     (path / "meta.json").write_text(json.dumps({**meta, **changed}))
     if done:

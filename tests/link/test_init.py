@@ -75,6 +75,7 @@ def document(done: subprocess.CompletedProcess[str]) -> Any:
 def test_the_whole_way(
     init: Run, hsconsole: Run, python: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HSCONSOLE_CONFIG_DIR", str(tmp_path / "config"))
     file = tmp_path / "config/profiles/ct129.toml"
 
     written = init("--python", python, "--model", model, "--json")
@@ -83,14 +84,23 @@ def test_the_whole_way(
     assert (made["name"], made["file"], made["written"]) == ("ct129", str(file), True)
     assert file.read_text() == made["toml"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    monkeypatch.setenv("HSCONSOLE_CONFIG_DIR", str(tmp_path / "config"))
     profile = load.load("ct129")
     assert (profile.container.python, profile.server.model_path) == (python, model)
 
     again = init("--python", python, "--json")
     assert again.returncode == 3
     assert "exists already" in document(again)["error"]["what"]
-    shown = init("--python", python, "--model", "/models/other", "--dry-run")
+    assert_shown(init("--python", python, "--model", "/models/other", "--dry-run"), python, model, file)
+    assert file.read_text() == made["toml"]
+    replaced = init("--python", python, "--model", "/models/other", "--force")
+    assert replaced.returncode == 0
+    assert "Next: hsconsole --profile ct129 doctor" in replaced.stdout
+    assert load.load("ct129").server.model_path == "/models/other"
+    assert_told_by_the_doctor(hsconsole)
+
+
+def assert_shown(shown: subprocess.CompletedProcess[str], python: str, model: str, file: Path) -> None:
+    """What was found there, and what would be written."""
     assert shown.returncode == 0
     assert f"{python}: Python 3." in shown.stdout
     assert "sglang 0.5.9" in shown.stdout
@@ -98,12 +108,9 @@ def test_the_whole_way(
     assert f"Would write {file}" in shown.stdout
     assert "only with --force" in shown.stdout
     assert not set(shown.stdout) & {"\x9b", "\x1b"}, "names are harmless"
-    assert file.read_text() == made["toml"]
-    replaced = init("--python", python, "--model", "/models/other", "--force")
-    assert replaced.returncode == 0
-    assert "Next: hsconsole --profile ct129 doctor" in replaced.stdout
-    assert load.load("ct129").server.model_path == "/models/other"
 
+
+def assert_told_by_the_doctor(hsconsole: Run) -> None:
     found = hsconsole("doctor", "--json")
     assert found.returncode == 1, "the model is not there"
     seen = document(found)
