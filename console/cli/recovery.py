@@ -13,7 +13,7 @@ from console.config.profile import Profile
 from console.errors import HostKeyChanged, HostKeyUnknown, LinkError
 from console.operations import recover
 from console.operations.calls import Agent
-from console.operations.recovery_plan import Wish
+from console.operations.recovery_wish import Wish
 
 
 def recover_by_command(

@@ -14,12 +14,11 @@ from console.cli.session import EXIT_NOT_OK, Choice, act, interactive, session
 from console.config.profile import Profile
 from console.errors import Refused
 from console.operations import calls, follow
+from console.operations.recovery_wish import PYTHONS, RESTART
 from console.operations.restart import AS_IT_RUNS, BY_PROFILE, differences
 from console.text import span
 from remote.wire.plan import Plan
 from remote.wire.server import LogLines, ServerState
-
-PYTHONS, RESTART = "pythons", "restart"
 
 
 @click.group("server")

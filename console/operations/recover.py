@@ -12,8 +12,9 @@ from console.operations import fate, gpuholders, hostcommands, recovery_words
 from console.operations.calls import Agent, OnStep, server_state
 from console.operations.fate import Wait
 from console.operations.proxmox import ProxmoxHost, said
-from console.operations.recovery_plan import ACTION, RESTART, START, STOP, WELL, Wish, build
+from console.operations.recovery_plan import START, STOP, WELL, build
 from console.operations.recovery_ways import Ways
+from console.operations.recovery_wish import ACTION, RESTART, Wish
 from console.ssh.connection import Ran
 from remote.wire.audit import Ticket
 from remote.wire.codec import decode

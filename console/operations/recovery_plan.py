@@ -6,63 +6,35 @@ basis holds the very lines and processes that its steps show: a run takes them f
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from console.config.profile import Profile
 from console.errors import Refused
 from console.operations import hostcommands, recovery_words
+from console.operations import recovery_targets as targets
 from console.operations.hostview import HostProcess
+from console.operations.recovery_targets import Reach
 from console.operations.recovery_ways import Seen
+from console.operations.recovery_wish import ACTION, PYTHONS, RESTART, Wish
 from console.ssh.pct import pct_exec
 from remote.wire.plan import Plan, Step
 from remote.wire.recovery import PortFacts
 from remote.wire.server import Phase, ProcessInfo
 
-ACTION = "server.recover"
-PYTHONS, RESTART = "pythons", "restart"
 WELL = (Phase.READY, Phase.LOADING, Phase.STARTING)
-LAUNCHERS = (" -m sglang.launch_server", "sglang serve ")
 STOP, START = 60.0, 60.0  # seconds, of the container
-
-
-@dataclasses.dataclass(frozen=True)
-class Wish:
-    """What the operator asks for beyond the default.
-
-    including, including_host: pids to end although they are not ours, the container's and the host's.
-    last: "" or the last resort, PYTHONS (every Python process of the container) or RESTART (the container itself).
-    """
-
-    including: tuple[int, ...] = ()
-    including_host: tuple[int, ...] = ()
-    last: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Reach:
-    """Processes of the container by who may signal them. beyond: nobody, as far as is known here."""
-
-    own: list[ProcessInfo]
-    as_root: list[ProcessInfo] = dataclasses.field(default_factory=list)
-    by_pct: list[ProcessInfo] = dataclasses.field(default_factory=list)
-    beyond: list[ProcessInfo] = dataclasses.field(default_factory=list)
-
-    @property
-    def targets(self) -> list[ProcessInfo]:
-        return [*self.own, *self.as_root, *self.by_pct]
 
 
 def build(seen: Seen, profile: Profile, wish: Wish) -> Plan:
     """The plan. Raises Refused when something stands in the way that only more words of the operator would end."""
     _refuse_what_is_out_of_reach(seen, profile, wish)
-    reach = _reach(seen, _inside_targets(seen.facts, wish))
+    reach = targets.reach(seen, targets.of_container(seen.facts, wish))
     inside = reach.targets
-    outside = _host_targets(seen, profile, wish)
+    outside = targets.of_host(seen, profile, wish)
     if reach.beyond and not (inside or outside or wish.last):
         raise _out_of_reach(seen, reach.beyond)
-    thaw = _thaw(seen, inside, outside)
+    thaw = targets.frozen_files(seen, inside, outside)
     busy = _works(seen.facts) and not (wish.including or wish.last)
     needed = bool(inside or outside or thaw or seen.sshd_dead or wish.last) and not busy
     if not needed:
@@ -78,7 +50,7 @@ def build(seen: Seen, profile: Profile, wish: Wish) -> Plan:
     title = f"Free port {profile.server.port} and clear what a dead server left"
     return Plan(
         action=ACTION,
-        title=f"Thaw container {_vmid(profile)}, which is frozen as a whole" if _frozen(seen) else title,
+        title=f"Thaw container {_vmid(profile)}, which is frozen as a whole" if targets.wholly_frozen(seen) else title,
         needed=True,
         steps=steps,
         losses=_losses(seen, inside, outside, profile, wish),
@@ -101,75 +73,9 @@ def _refuse_what_is_out_of_reach(seen: Seen, profile: Profile, wish: Wish) -> No
         )
 
 
-def _inside_targets(facts: PortFacts | None, wish: Wish) -> list[ProcessInfo]:
-    if facts is None:
-        if wish.including or wish.last == PYTHONS:
-            raise Refused("the container can't be looked at from inside", "Name the host's pids: --including-host PID")
-        return []
-    strange = set(wish.including) - {process.pid for process in facts.processes}
-    if strange:
-        raise Refused(
-            f"pid {', '.join(map(str, sorted(strange)))} does not hold port {facts.port} and is no part of a server",
-            "Only what stands in the way can be included.",
-        )
-    chosen = [process for process in facts.processes if process.ours or process.pid in wish.including]
-    if wish.last == PYTHONS:
-        known = {process.pid for process in chosen}
-        chosen += [process for process in facts.pythons if process.pid not in known]
-    return chosen
-
-
-def _host_targets(seen: Seen, profile: Profile, wish: Wish) -> list[HostProcess]:
-    candidates = _candidates(seen)
-    strange = set(wish.including_host) - {process.pid for process in candidates}
-    if strange:
-        raise Refused(
-            f"pid {', '.join(map(str, sorted(strange)))} of the host does not hold the container's port",
-            "Only what stands in the way can be included.",
-        )
-    named = [one for one in candidates if one.pid in wish.including_host]
-    # a server that was only frozen goes on when it is thawed
-    return named if _frozen(seen) else [one for one in candidates if one in named or _host_ours(one, profile)]
-
-
-def _candidates(seen: Seen) -> list[HostProcess]:
-    """Those that only the host sees: all, when there is no view from inside."""
-    known = {process.pid for process in seen.facts.processes} if seen.facts else set()
-    return [one for one in _of_host(seen) if one.inner not in known and (one.holds or seen.facts is None)]
-
-
-def _of_host(seen: Seen) -> tuple[HostProcess, ...]:
-    return seen.host.processes if seen.host else ()
-
-
-def _host_ours(process: HostProcess, profile: Profile) -> bool:
-    """By the host's view alone: an SGLang process in the container, ours by its environment, or dead."""
-    looks_like_it = process.titled or any(words in f" {process.command} " for words in LAUNCHERS)
-    return (
-        process.inner is not None
-        and looks_like_it
-        and (process.dump_dir == profile.dump.folder or process.state == "Z")
-    )
-
-
 def _outside(process: HostProcess, seen: Seen, profile: Profile) -> str:
     memory = seen.memory.outside.get(process.pid, "")
-    return recovery_words.outside(process, ours=_host_ours(process, profile), memory=memory)
-
-
-def _frozen(seen: Seen) -> bool:
-    """The container as a whole, so that nothing in it answers: a backup that broke off leaves it like that."""
-    return seen.facts is None and seen.host is not None and bool(seen.host.frozen)
-
-
-def _thaw(seen: Seen, inside: Iterable[ProcessInfo], outside: Iterable[HostProcess]) -> list[str]:
-    """Files to write to, the one of the whole before those of its parts."""
-    pids, targets = {process.pid for process in inside}, list(outside)
-    files = set(seen.host.frozen) if seen.host and _frozen(seen) else set()
-    for one in _of_host(seen):
-        if one in targets or one.inner in pids:
-            files.update(one.frozen)
-    return sorted(files)
+    return recovery_words.outside(process, ours=targets.ours_by_host(process, profile), memory=memory)
 
 
 def _works(facts: PortFacts | None) -> bool:
@@ -188,7 +94,7 @@ def _nothing(seen: Seen, profile: Profile, *, busy: bool) -> Plan:
             ACTION, f"The server on port {port} is {facts.phase.value}", needed=False, notes=(facts.detail, note)
         )
     held = [recovery_words.brief(process) for process in facts.processes] if facts else []
-    held += [recovery_words.host_brief(process) for process in _candidates(seen)]
+    held += [recovery_words.host_brief(process) for process in targets.candidates(seen)]
     unseen = facts.unseen if facts else ()
     if held or unseen or (facts is not None and facts.bind_problem):
         raise _refusal(seen, profile, held)
@@ -201,7 +107,7 @@ def _refusal(seen: Seen, profile: Profile, held: list[str]) -> Refused:
     words = [
         f"--including {process.pid}" for process in (seen.facts.processes if seen.facts else ()) if not process.ours
     ]
-    words += [f"--including-host {process.pid}" for process in _candidates(seen)]
+    words += [f"--including-host {process.pid}" for process in targets.candidates(seen)]
     if words:
         what = (
             f"port {port} is held by what is not ours, and nobody else's process is ended by default: {'; '.join(held)}"
@@ -232,23 +138,13 @@ def _losses(
     if any(process.ours for process in inside):
         lost.append("Requests under way and dumps not finished.")
     lost += [f"What pid {process.pid} is doing: it is not ours." for process in inside if not process.ours]
-    lost += [f"What host pid {process.pid} is doing." for process in outside if not _host_ours(process, profile)]
-    if seen.facts is None and any(_host_ours(process, profile) for process in outside):
+    ours = [process for process in outside if targets.ours_by_host(process, profile)]
+    lost += [f"What host pid {process.pid} is doing." for process in outside if process not in ours]
+    if seen.facts is None and ours:
         lost.append("The server, if it still answers: nobody could ask it from inside.")
     if wish.last == RESTART:
         lost.append(f"Everything that runs in container {_vmid(profile)}, and all of its /dev/shm.")
     return tuple(lost)
-
-
-def _reach(seen: Seen, targets: list[ProcessInfo]) -> Reach:
-    facts = seen.facts
-    if facts is None or facts.user == "root":
-        return Reach(own=targets)
-    own = [one for one in targets if one.user == facts.user]
-    others = [one for one in targets if one.user != facts.user]
-    if facts.as_root:
-        return Reach(own, as_root=others)
-    return Reach(own, by_pct=others) if seen.prefix is not None else Reach(own, beyond=others)
 
 
 def _out_of_reach(seen: Seen, beyond: list[ProcessInfo]) -> Refused:
@@ -274,7 +170,7 @@ def _basis(
     sshd = seen.sshd_dead and wish.last != RESTART
     return {
         "way": seen.way,
-        "whole": _frozen(seen),
+        "whole": targets.wholly_frozen(seen),
         "thaw": [hostcommands.line(prefix, hostcommands.thaw(file)) for file in thaw],
         "host": _ladder(outside, lambda words: hostcommands.line(prefix, words)),
         "pct": _ladder(reach.by_pct, lambda words: prefix + pct_exec(_vmid(profile), *words)),

@@ -12,7 +12,7 @@ from typing import Self
 from console import client as clients
 from console.client import AgentClient
 from console.config.profile import Profile
-from console.errors import HostKeyChanged, LinkError, NoAnswer, OperatorError, Refused
+from console.errors import HostKeyChanged, LinkError, OperatorError, Refused
 from console.operations import recovery_gpus
 from console.operations.calls import Agent
 from console.operations.fate import Wait
@@ -127,7 +127,7 @@ class Ways:
         if self.agent is not None:
             try:
                 return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), None
-            except (LinkError, NoAnswer):
+            except LinkError:
                 self.agent = None
         try:
             self.agent, self.way = self._agent_by_host(), "pct"

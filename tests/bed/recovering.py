@@ -17,7 +17,7 @@ from console.errors import LinkError
 from console.operations import recover
 from console.operations.calls import Agent
 from console.operations.proxmox import ProxmoxHost
-from console.operations.recovery_plan import Wish
+from console.operations.recovery_wish import Wish
 from console.ssh.connection import Ran
 from remote.wire.plan import Outcome, Plan, StepResult, Verdict
 

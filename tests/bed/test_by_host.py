@@ -8,7 +8,7 @@ import pytest
 from console.config.profile import Profile
 from console.errors import LinkError, Refused
 from console.operations import recovery_plan
-from console.operations.recovery_plan import RESTART, Wish
+from console.operations.recovery_wish import RESTART, Wish
 from tests.bed.conftest import profile_of
 from tests.bed.container import Ground
 from tests.bed.machines import Bed

@@ -22,7 +22,7 @@ from console.config.profile import Profile
 from console.link import Link, LinkPhase, LinkState
 from console.operations import fate, recover
 from console.operations.fate import CutOff
-from console.operations.recovery_plan import ACTION
+from console.operations.recovery_wish import ACTION
 from console.tui.app import HsConsoleApp
 from remote.wire.plan import Outcome, StepResult
 from tests.bed import line

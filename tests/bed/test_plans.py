@@ -15,7 +15,7 @@ from console.config.profile import Profile
 from console.errors import ChangedSincePlan, OperatorError, Refused
 from console.operations import hostcommands, recover
 from console.operations.calls import Agent
-from console.operations.recovery_plan import PYTHONS, RESTART, Wish
+from console.operations.recovery_wish import PYTHONS, RESTART, Wish
 from remote.wire.plan import Outcome, StepResult
 from tests.bed.container import PORT, Ground
 from tests.bed.recovering import agent_of, recovery

@@ -19,7 +19,7 @@ from console.config.profile import Dump, Profile, Server
 from console.demo.engine import ENVIRONMENT, Engine, build
 from console.demo.profile import FLAGS, LAYERS
 from console.operations import calls, fate, follow
-from console.operations.recovery_plan import Wish
+from console.operations.recovery_wish import Wish
 from remote.wire.plan import Plan
 from remote.wire.server import Phase, ServerState
 from tests.bed.conftest import profile_of

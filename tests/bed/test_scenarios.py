@@ -7,7 +7,7 @@ import pytest
 
 from console.config.profile import Profile
 from console.errors import Refused
-from console.operations.recovery_plan import Wish
+from console.operations.recovery_wish import Wish
 from tests.bed.conftest import profile_of
 from tests.bed.container import PORT, Ground
 from tests.bed.machines import Bed

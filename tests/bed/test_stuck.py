@@ -6,7 +6,7 @@ import pytest
 
 from console.config.profile import Profile
 from console.operations import recover, recovery_plan, recovery_ways
-from console.operations.recovery_plan import RESTART, Wish
+from console.operations.recovery_wish import RESTART, Wish
 from console.ssh import connection
 from tests.bed.container import FREEZERS, Ground
 from tests.bed.recovering import agent_of, recovery

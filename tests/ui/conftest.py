@@ -8,7 +8,7 @@ import pytest
 from textual import _wait
 
 from console.operations import gpuholders, recover
-from console.operations.recovery_plan import Wish
+from console.operations.recovery_wish import Wish
 from console.tui import app
 from remote.wire.plan import Outcome, Plan
 from tests.ui import scenes

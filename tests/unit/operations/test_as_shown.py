@@ -18,8 +18,9 @@ from console.errors import ChangedSincePlan, LinkError, OperatorError
 from console.operations import recover, recovery_ways
 from console.operations.hostview import HostFacts, HostProcess
 from console.operations.proxmox import ProxmoxError
-from console.operations.recovery_plan import RESTART, Wish, build
+from console.operations.recovery_plan import build
 from console.operations.recovery_ways import Seen
+from console.operations.recovery_wish import RESTART, Wish
 from console.ssh.connection import Ran
 from console.ssh.pct import pct_exec
 from remote import processes

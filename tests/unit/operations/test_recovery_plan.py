@@ -13,8 +13,9 @@ from console.errors import Refused
 from console.operations.hostgpus import Holder, HostGpu, HostGpus
 from console.operations.hostview import HostFacts, HostProcess
 from console.operations.recovery_gpus import GpuMemory, by_process
-from console.operations.recovery_plan import PYTHONS, RESTART, Wish, build
+from console.operations.recovery_plan import build
 from console.operations.recovery_ways import Seen
+from console.operations.recovery_wish import PYTHONS, RESTART, Wish
 from remote.wire.plan import Plan
 from remote.wire.recovery import PortFacts
 from remote.wire.server import Phase, ProcessInfo

@@ -20,7 +20,7 @@ import console
 from console import audit, operations
 from console.config.profile import Container, Profile, Proxmox, Server
 from console.errors import LinkError, Refused
-from console.operations.recovery_plan import Wish
+from console.operations.recovery_wish import Wish
 from remote.agent.calls import CALLS
 from remote.agent.loop import ACTIONS as LEFT_TO_END
 from remote.wire.dumps import Level

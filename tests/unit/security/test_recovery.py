@@ -14,8 +14,9 @@ from console.errors import Refused, WireError
 from console.operations import hostcommands, recovery_ways
 from console.operations.hostview import HostFacts, HostProcess
 from console.operations.recovery_gpus import GpuMemory
-from console.operations.recovery_plan import PYTHONS, RESTART, Wish, build
+from console.operations.recovery_plan import build
 from console.operations.recovery_ways import Seen
+from console.operations.recovery_wish import PYTHONS, RESTART, Wish
 from remote.wire.codec import decode, encode
 from remote.wire.recovery import PortFacts
 from remote.wire.server import Phase, ProcessInfo

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from console.operations.recovery_plan import Wish, build
+from console.operations.recovery_plan import build
 from console.operations.recovery_ways import Seen
+from console.operations.recovery_wish import Wish
 from remote import processes
 from remote.dumps.generate import Generate
 from remote.server import answering, find, judgement, probe, progress, record, state, suspects
