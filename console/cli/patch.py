@@ -46,9 +46,7 @@ def diff(profile: str | None, as_json: bool, dry_run: bool) -> None:
     """Show what `apply` would change; once it is applied, `revert`."""
     del dry_run
     with session(profile) as (agent, _):
-        plan = calls.plan(agent, "patch.apply")
-        if not plan.needed:
-            plan = calls.plan(agent, "patch.revert")
+        plan = calls.patch_diff(agent)
     if as_json:
         output.print_json(plan)
         return

@@ -24,11 +24,11 @@ from remote.wire.dumps import (
 )
 from remote.wire.host import Survey
 from remote.wire.patch import PatchStatus
-from remote.wire.plan import Check, Outcome, Plan, StepResult
+from remote.wire.plan import Check, Outcome, Plan
 from remote.wire.server import LogLines, Preflight, ServerState
 from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
 
-OnStep = Callable[[StepResult], None]
+OnStep = audit.OnStep
 
 PATIENT = 60.0  # seconds; for calls that read files or run an interpreter
 ACTION = 180.0  # seconds; a stop's ladder and a patch's checks end well within
@@ -151,6 +151,12 @@ def canary(
 def plan(agent: Agent, action: str) -> Plan:
     """What `action` would do now. Changes nothing."""
     return decode(Plan, agent.call("plan", timeout=PATIENT, action=action))
+
+
+def patch_diff(agent: Agent) -> Plan:
+    """The plan whose diff is of interest: to apply the patch; once that is done, to revert it. Changes nothing."""
+    apply = plan(agent, "patch.apply")
+    return apply if apply.needed else plan(agent, "patch.revert")
 
 
 def run(agent: Agent, profile: Profile, confirmed: Plan, on_step: OnStep, wait: Wait | None = None) -> Outcome:

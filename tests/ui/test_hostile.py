@@ -32,7 +32,7 @@ def all_hostile(link: FakeLink) -> None:
             "server.preflight": Preflight(CHECKS),
             "plan server.start": plan,
             "plan server.stop": plan,
-            "plan patch.revert": plan,
+            "plan patch.apply": plan,
             f"run {HOSTILE}": Outcome(HOSTILE, False, HOSTILE, CHECKS),
             "dumps.test": DumpTest(False, HOSTILE, 1.0, None, CHECKS),
             "dumps.show": DumpDetail(

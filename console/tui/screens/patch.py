@@ -58,10 +58,8 @@ class PatchScreen(Sheet[None]):
 
     @work(exclusive=True)
     async def _diff(self) -> None:
-        status = self.console.picture.patch
-        applied = status is not None and status.state is PatchState.APPLIED
         try:
-            plan = await in_thread(calls.plan, self.console.agent, "patch.revert" if applied else "patch.apply")
+            plan = await in_thread(calls.patch_diff, self.console.agent)
         except OperatorError as error:
             self.app.push_screen(ErrorScreen(error))
             return
