@@ -37,6 +37,11 @@ class Action:
     leaves_trace: bool = False
     in_footer: bool = True
 
+    @property
+    def acts(self) -> bool:
+        """It is confirmed or at least told as it goes, one at a time, and never for a read-only profile."""
+        return self.changes or self.leaves_trace
+
 
 ACTIONS: tuple[Action, ...] = (
     Action(

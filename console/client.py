@@ -24,6 +24,7 @@ from console.errors import (
     from_report,
 )
 from console.heartbeat import Heartbeat
+from console.ssh import AskHostKey, Tell
 from remote.wire import frames
 from remote.wire.codec import decode
 from remote.wire.host import Hello, Pong
@@ -38,9 +39,6 @@ PING_EVERY = 2.0
 NOT_ASKED = "Nothing was asked of the container: ask again when the link is live."
 CUT_OFF = "The server needs no link. What was asked may have been cut off midway: look how things are, then ask again."
 
-AskHostKey = Callable[[str, str, str], bool]
-"""(host, key type, SHA256 fingerprint) → the operator trusts it. Asked once, from the connecting thread."""
-Tell = Callable[[str], None]
 OnEvent = Callable[[Any], None]
 OnEnd = Callable[[OperatorError | None], None]
 Receive = Callable[[str, Any], None]

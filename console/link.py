@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from console import client as clients
 from console import clock
 from console.cancel import Cancel
-from console.client import NOT_ASKED, AgentClient, AskHostKey, OnEvent
+from console.client import NOT_ASKED, AgentClient, OnEvent
 from console.config.profile import Profile
 from console.errors import (
     AuthenticationFailed,
@@ -22,6 +22,7 @@ from console.errors import (
     OperatorError,
     as_operator_error,
 )
+from console.ssh import AskHostKey
 from console.subscriptions import Subscriptions
 from remote.wire.host import Hello
 

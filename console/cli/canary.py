@@ -50,10 +50,10 @@ def prove_what_started(
         well = server.phase is Phase.READY and (server.canary is None or server.canary.verdict is Verdict.OK)
         return {"canary": None, "canary_steps": steps, "no_canary": why}, well
     _tell_what_is_waited_for(as_json=as_json)
-    found = readiness.prove_what_started(agent, profile, server, on_step)
-    if found is not None and not as_json:
+    found = calls.canary(agent, profile, on_step)
+    if not as_json:
         _print(found, steps)
-    return {"canary": found, "canary_steps": steps, "no_canary": ""}, found is None or found.ok
+    return {"canary": found, "canary_steps": steps, "no_canary": ""}, found.ok
 
 
 def _steps_told(*, as_json: bool) -> tuple[list[StepResult], calls.OnStep]:

@@ -12,6 +12,7 @@ from console.operations.counts import told
 from console.operations.overview import Overview
 from console.operations.verdicts import last_told
 from console.text import size, span
+from remote.wire.codec import encode
 from remote.wire.telemetry import Gpu, MigDevice
 
 
@@ -23,7 +24,7 @@ def command(profile: str | None, as_json: bool) -> None:
     with session(profile) as (agent, used):
         found = overview.take(agent, used)
     if as_json:
-        output.print_json({"profile": used.name, **overview.as_document(found)})
+        output.print_json({"profile": used.name, **encode(found)})
     else:
         _print(used.name, found)
 

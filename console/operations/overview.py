@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from console import clock
 from console.config.profile import Profile
 from console.operations import calls, gpuholders
 from console.operations.gpuholders import GpuHolders
-from remote.wire.codec import encode
 from remote.wire.dumps import DumpsChange
 from remote.wire.patch import PatchStatus
 from remote.wire.server import ServerState
@@ -54,8 +52,3 @@ def take(agent: calls.Agent, profile: Profile) -> Overview:
     end = clock.now()
     ages = {part: round(end - began, 1) for part, began in asked.items()}
     return dataclasses.replace(taken, ages={**ages, "gpus": round(ages["gpus"] + gpus.age, 1)})
-
-
-def as_document(overview: Overview) -> dict[str, Any]:
-    document: dict[str, Any] = encode(overview)
-    return document

@@ -12,7 +12,7 @@ from console.errors import LinkError, OperatorError
 from console.operations import hostgpus, hostview
 from console.operations.hostgpus import HostGpus
 from console.operations.hostview import HostFacts
-from console.ssh.connection import AskHostKey, Connection, Ran
+from console.ssh.connection import Connection, Ran
 from console.ssh.pct import pct_exec
 from console.text import harmless
 
@@ -36,11 +36,11 @@ class ProxmoxHost:
     failures carry arbitrary ones.
     """
 
-    def __init__(self, proxmox: Proxmox, ask_host_key: AskHostKey | None = None) -> None:
+    def __init__(self, proxmox: Proxmox) -> None:
         self.proxmox = proxmox
         self.prefix = ""
         self.limits = ""
-        self._connection = Connection(ask_host_key)
+        self._connection = Connection()
 
     def __enter__(self) -> Self:
         try:
@@ -102,9 +102,6 @@ class ProxmoxHost:
                 return False
             time.sleep(0.2)
         return True
-
-    def _pct(self, command: str) -> Ran:
-        return self.run(f"{self.prefix}pct {command} {self.proxmox.vmid:d}")
 
     def _become_root(self) -> None:
         if _ends_with_zero(self.run("id -u")):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from console.cancel import Cancel
 from console.config.profile import Profile
-from console.operations import calls
-from console.operations.fate import Wait
 from console.operations.verdicts import NAMES
-from remote.wire.dumps import Canary
 from remote.wire.server import Phase, ServerState
 
 
@@ -22,15 +18,3 @@ def why_no_canary(profile: Profile, server: ServerState) -> str:
     if server.canary is not None:
         return f"there was one since this start: {NAMES[server.canary.verdict]}"
     return ""
-
-
-def prove_what_started(
-    agent: calls.Agent,
-    profile: Profile,
-    server: ServerState,
-    on_step: calls.OnStep,
-    cancel: Cancel | None = None,
-    wait: Wait | None = None,
-) -> Canary | None:
-    """The canary of a server that a start has made ready. None where `why_no_canary` says why."""
-    return None if why_no_canary(profile, server) else calls.canary(agent, profile, on_step, cancel, wait)

@@ -13,7 +13,8 @@ import shlex
 import paramiko
 
 from console.errors import LinkError
-from console.ssh.connection import Connection, Ran, Tell, answered, quietly
+from console.ssh import Tell
+from console.ssh.connection import Connection, Ran, answered, quietly
 from console.ssh.pack import Pack, pack
 
 PLACES = ("CACHE/hsconsole", "/var/tmp/hsconsole-UID", "/dev/shm/hsconsole-UID", "/tmp/hsconsole-UID")

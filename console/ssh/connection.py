@@ -13,7 +13,7 @@ import paramiko
 
 from console.config.profile import Login
 from console.errors import HostKeyUnknown, LinkError
-from console.ssh import dial, keys, known_hosts
+from console.ssh import AskHostKey, Tell, dial, keys, known_hosts
 from console.ssh.route import Hop, route, unread_config
 
 HANDSHAKE = 10.0  # seconds, each: banner, key exchange, an answer to a login, a new channel
@@ -21,9 +21,6 @@ COMMAND = 30.0
 RETRIES = (0.1, 0.3, 1.0)  # a channel just closed may still count against MaxSessions
 LARGEST_OUTPUT = 1 << 20  # bytes
 LAST_OUTPUT = 1.0  # seconds to wait for more once the command has ended
-
-AskHostKey = Callable[[str, str, str], bool]  # host, key type, SHA256 fingerprint: does the operator trust it?
-Tell = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)

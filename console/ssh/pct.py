@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from console.config.profile import Login, Proxmox
-from console.ssh.connection import AskHostKey, Connection, Tell
+from console.ssh.connection import Connection
 
 
 class PctConnection(Connection):
@@ -14,16 +14,14 @@ class PctConnection(Connection):
     prefix: put before `pct`: `sudo -n ` for a user of the host who isn't root.
     """
 
-    def __init__(
-        self, proxmox: Proxmox, prefix: str = "", ask_host_key: AskHostKey | None = None, tell: Tell | None = None
-    ) -> None:
-        super().__init__(ask_host_key, tell)
+    def __init__(self, proxmox: Proxmox, prefix: str = "") -> None:
+        super().__init__()
         self._proxmox = proxmox
         self._prefix = prefix
         self.has_sftp = False
 
     def anew(self) -> PctConnection:
-        return PctConnection(self._proxmox, self._prefix, self._ask, self._tell)
+        return PctConnection(self._proxmox, self._prefix)
 
     def open(self, login: Login) -> None:  # noqa: ARG002 - the container's own sshd is what this does without
         super().open(self._proxmox)

@@ -13,6 +13,8 @@ from console.cancel import Cancel
 from console.errors import OperatorError
 from console.operations import calls, restart
 from console.operations.fate import Wait
+from console.operations.recovery_wish import ACTION as RECOVER
+from console.operations.recovery_wish import Wish
 from console.tui.picture import address
 from console.tui.run import Run
 from console.tui.screens.canary import CanaryScreen
@@ -21,7 +23,6 @@ from console.tui.screens.error import ErrorScreen
 from console.tui.screens.preflight import PreflightScreen
 from console.tui.screens.recovery import RecoveryScreen
 from console.tui.screens.run import RunScreen
-from console.tui.text import line
 from console.tui.threads import in_thread
 from remote.wire.dumps import Canary, DumpTest
 from remote.wire.plan import Outcome, Plan, StepResult
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 
 STARTS = ("server.start", restart.AS_IT_RUNS, restart.BY_PROFILE)  # what ends with a server that loads
 SERVER = "server."  # actions that end it, or make it another one
-RECOVER = "server.recover"
-Work = Callable[[calls.OnStep], Outcome | DumpTest | Canary | None]
+Work = Callable[[calls.OnStep], Outcome | DumpTest | Canary]
 LEAVE_WITHIN = 5.0  # seconds for a second q
 
 
@@ -78,7 +78,7 @@ class Actor:
             return True
         self._asked_to_leave = now
         words = f"{self.running!r} is running and would be cut off. Press q again to leave all the same."
-        self._app.notify(words, severity="warning", markup=False)
+        self._app.notify(words, severity="warning")
         return False
 
     def show_run(self) -> None:
@@ -163,7 +163,6 @@ class Actor:
         if not action.startswith(RECOVER):
             return calls.plan(self._app.agent, action)
         from console.operations import recover  # paramiko comes with it
-        from console.operations.recovery_plan import Wish
 
         return recover.plan(self._app.link, self._app.profile, Wish(last=action[len(RECOVER) + 1 :]))
 
@@ -198,7 +197,7 @@ async def carry(app: HsConsoleApp, run: Run, work: Work) -> None:
 def tell_end(app: HsConsoleApp, run: Run) -> None:
     """To an operator who looks elsewhere."""
     if not in_view(app, run):
-        app.notify(line(run.summary, 300), title=run.title, severity=run.severity, markup=False)
+        app.notify(run.summary, title=run.title, severity=run.severity)
 
 
 def show(app: HsConsoleApp, run: Run) -> None:

@@ -64,8 +64,8 @@ class AfterStart:
     async def _prove(self, run: Run, server: ServerState, cancel: Cancel) -> None:
         app = self._app
 
-        def work(on_step: calls.OnStep) -> Canary | None:
-            return readiness.prove_what_started(app.agent, app.profile, server, on_step, cancel, run.wait)
+        def work(on_step: calls.OnStep) -> Canary:
+            return calls.canary(app.agent, app.profile, on_step, cancel, run.wait)
 
         try:
             await carry(app, run, work)

@@ -285,15 +285,15 @@ class HsConsoleApp(App[None]):
         return why_not(BY_ID[action], self.picture, self._actor.in_the_way)
 
     def do(self, action: str) -> None:
-        reason = self.why_not(action)
+        known, reason = BY_ID[action], self.why_not(action)
         if reason:
-            self.notify(line(reason, 300), title=BY_ID[action].label, severity="warning", markup=False)
-            if BY_ID[action].changes or BY_ID[action].leaves_trace:
+            self.notify(reason, title=known.label, severity="warning")
+            if known.acts:
                 self._actor.show_run()
-        elif BY_ID[action].changes or BY_ID[action].leaves_trace:
-            self._actor.begin(BY_ID[action])
+        elif known.acts:
+            self._actor.begin(known)
         else:
-            own = getattr(self, f"_do_{action.replace('.', '_')}", partial(self.refuse, BY_ID[action].key))
+            own = getattr(self, f"_do_{action.replace('.', '_')}", partial(self.refuse, known.key))
             own()
 
     def refuse(self, key: str) -> None:
@@ -301,11 +301,11 @@ class HsConsoleApp(App[None]):
         reasons = [reason for action in of_key(key) if (reason := self.why_not(action.id))]
         words = reasons[0] if reasons else elsewhere(key)
         if words:
-            self.notify(words, title=KEYS.get(key, key), markup=False)
+            self.notify(words, title=KEYS.get(key, key))
 
     def copy(self, text: str) -> None:
         put(self, text)
-        self.notify("Copied.", markup=False, timeout=2)
+        self.notify("Copied.", timeout=2)
 
     def _do_patch(self) -> None:
         self.push_screen(PatchScreen())
@@ -335,7 +335,7 @@ class HsConsoleApp(App[None]):
         self._do_quit()
 
     def action_help_quit(self) -> None:
-        self.notify("q leaves hsconsole.", title="ctrl+c", markup=False)
+        self.notify("q leaves hsconsole.", title="ctrl+c")
 
     @on(StepDone)
     def _show_step(self) -> None:

@@ -26,13 +26,13 @@ PLACES = {
 def why_not(action: Action, picture: Picture, running: str) -> str:
     """Why `action` can't be used now; empty when it can. running: the label of the action that runs, if one does."""
     profile = picture.profile
-    if profile.read_only and (action.changes or action.leaves_trace):
+    if profile.read_only and action.acts:
         return f"profile {profile.name!r} is read-only (read_only = true in its file)"
     if action.needs_link and not picture.live:
         return f"{LINK_WORDS[picture.link.phase]}; {action.label!r} asks the container"
     if action.id == "link.retry" and picture.link.phase not in (LinkPhase.LOST, LinkPhase.REFUSED):
         return "the link is not waiting to try again"
-    if running and (action.changes or action.leaves_trace):
+    if running and action.acts:
         return f"{running!r} is running; one action at a time"
     return ""
 

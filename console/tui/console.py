@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from console.client import AskHostKey
 from console.config.profile import Profile
 from console.link import OnLink
 from console.operations.calls import Agent
+from console.ssh import AskHostKey
 from console.tui.picture import Picture
 
 

@@ -18,10 +18,9 @@ from console.cancel import Cancel
 from console.client import AgentClient, connect
 from console.config.profile import Container, Profile, Server
 from console.errors import LinkLost, NoAnswer, Refused, RemoteFault, WireError
-from console.operations import readiness
+from console.operations import calls
 from remote.agent.loop import WORKERS
 from remote.wire.plan import StepResult
-from remote.wire.server import Phase, ServerState
 from tests.link.conftest import packed
 from tests.living import PATIENCE
 
@@ -102,21 +101,19 @@ def test_a_call_that_is_cancelled_still_answers(client: AgentClient, early: bool
     assert client.call("echo", value=1) == 1
 
 
-def test_the_canary_that_follows_a_start_is_told_as_it_goes_and_ends_when_it_is_cancelled(
+def test_a_canary_is_told_as_it_goes_and_ends_when_it_is_cancelled(
     client: AgentClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HSCONSOLE_STATE_DIR", str(tmp_path))
     used = Profile(name="ct", container=Container(host="ct", python="/p"), server=Server(model_path="/m"))
-    ready = ServerState(Phase.READY, "ready", 0.0, 8000, pid=7, patch_loaded="3")
     cancel, seen = Cancel(), []
 
     def on_step(step: StepResult) -> None:
         seen.append(step.title)
         cancel.ask()
 
-    found = readiness.prove_what_started(client, used, ready, on_step, cancel)
+    found = calls.canary(client, used, on_step, cancel)
     assert seen == ["prompt"]
-    assert found is not None
     assert (found.stopped, found.ok) == (True, False)
     (log,) = (tmp_path / "audit").glob("*.jsonl")
     kinds = [(entry["kind"], entry["action"]) for entry in map(json.loads, log.read_text().splitlines())]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from console.cancel import Cancel
-from console.client import AskHostKey
 from console.config.profile import Profile
 from console.errors import LinkLost, OperatorError
 from console.link import LinkPhase, LinkState, OnLink
+from console.ssh import AskHostKey
 from remote.wire.codec import encode
 from remote.wire.host import Hello
 

@@ -10,7 +10,7 @@ from tests.ui.scenes import Stage
 from tests.ui.stagehand import app_of, link_of, on_stage, toasts, words
 
 # the keys of a recovery's page aside: no read-only profile comes to it
-REFUSED = [a for a in ACTIONS if (a.changes or a.leaves_trace) and a.where != RECOVERY]
+REFUSED = [a for a in ACTIONS if a.acts and a.where != RECOVERY]
 LOOKS = {"patch.status", "server.preflight", "dumps.show", "dumps.verify", "plan patch.revert", "plan patch.apply"}
 
 

@@ -78,7 +78,7 @@ class LogScreen(Page[None]):
     def _find(self, needle: str, step: int) -> None:
         if not self.query_one(LogView).find(needle, step):
             words = f"No other line with {needle!r} that way." if needle else "Nothing is looked for yet: / finds text."
-            self.notify(words, markup=False, timeout=3)
+            self.notify(words, timeout=3)
         self._title()
 
     def _forget(self) -> None:

@@ -97,13 +97,13 @@ class MainScreen(Page[None]):
     def do_dumps_show(self) -> None:
         number = self.query_one(DumpTable).number
         if number is None:
-            self.notify("There is no request to open.", markup=False)
+            self.notify("There is no request to open.")
         else:
             self.post_message(DumpTable.Opened(number))
 
     def do_dumps_verify(self) -> None:
         number = self.query_one(DumpTable).number
         if number is None:
-            self.notify("There is no request to verify.", markup=False)
+            self.notify("There is no request to verify.")
         else:
             self.app.push_screen(RequestScreen(number, verify=True))

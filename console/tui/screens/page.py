@@ -103,7 +103,7 @@ class Dialog(Page[Result], ModalScreen[Result]):
 
     def refuse(self, key: str) -> None:
         if any(action.key == key for action in ACTIONS):
-            self.notify("First answer this, or leave it with esc.", markup=False)
+            self.notify("First answer this, or leave it with esc.")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A question is answered or left; it has no other ways out."""

@@ -78,7 +78,7 @@ class VerifyScreen(Page[None]):
     def do_dumps_show(self) -> None:
         number = self.query_one(VerifiedTable).number
         if number is None:
-            self.notify("There is no request to open.", markup=False)
+            self.notify("There is no request to open.")
         else:
             self.post_message(VerifiedTable.Opened(number))
 
