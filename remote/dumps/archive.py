@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import struct
+from typing import Optional
 
 _END = struct.Struct("<4s4H2LH")
 _END64_LOCATOR = struct.Struct("<4sLQL")
@@ -13,6 +14,9 @@ _CENTRAL = struct.Struct("<4s4B4HL2L5H2L")
 _LOCAL = struct.Struct("<4s2B4HL2L2H")
 _MAX_ENTRIES = 64
 _MAX_DIRECTORY = 64 * 1024  # bytes
+_FLAGS = 0x808  # sizes behind the data, names in UTF-8
+_FOLDER = 0x10  # an attribute with which torch takes an entry for a folder, and reads none of its bytes
+_WIDE = (0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF)  # what stands for a number that has its place in a zip64 record
 
 
 class TensorProblem(Exception):
@@ -30,21 +34,31 @@ class Entry:
 
 
 def entries(handle: int, size: int) -> dict[str, Entry]:
-    """The entries of the archive by the part of their name behind the first `/`. Raises TensorProblem, OSError."""
+    """The entries of the archive by the part of their name behind the first `/`. Raises TensorProblem, OSError.
+
+    Of what readers of zip files take in different ways, nothing is taken at all.
+    """
     start, length, count = _end(handle, size)
     if count > _MAX_ENTRIES or length > _MAX_DIRECTORY:
         raise TensorProblem(f"its zip directory has {count} entries in {length:,} bytes: no tensor saved by itself")
     directory = pread(handle, length, start)
     found: dict[str, Entry] = {}
+    names: set[tuple[str, str]] = set()  # torch takes DATA.PKL for data.pkl
     position = 0
     try:
         for _ in range(count):
             entry, position = _central(directory, position)
             if entry.offset + _LOCAL.size + entry.size > start:
                 raise TensorProblem(f"entry {entry.name!r} reaches beyond the data")
-            found[entry.name.partition("/")[2]] = entry
+            root, _, name = entry.name.partition("/")
+            names.add((root, name.lower()))
+            found[name] = entry
     except (struct.error, UnicodeDecodeError):
         raise TensorProblem("its zip directory is damaged") from None
+    if position != length:
+        raise TensorProblem("its zip directory is damaged")
+    if len(names) != count or len({root for root, _ in names}) > 1:
+        raise TensorProblem("its zip directory names an entry twice, or entries of several archives")
     return found
 
 
@@ -82,32 +96,40 @@ def _end(handle: int, size: int) -> tuple[int, int, int]:
     """Offset, length and number of entries of the central directory."""
     if size < _END.size:
         raise TensorProblem("too short for a zip file")
-    signature, _, _, _, count, length, start, _ = _END.unpack(pread(handle, _END.size, size - _END.size))
+    signature, disk, first_disk, here, *places, _ = _END.unpack(pread(handle, _END.size, size - _END.size))
     if signature != b"PK\x05\x06":
         raise TensorProblem("no zip directory at its end: cut short, or not saved by torch.save")
     end = size - _END.size
-    if count == 0xFFFF or length == 0xFFFFFFFF or start == 0xFFFFFFFF:
-        locator = _END64_LOCATOR.unpack(pread(handle, _END64_LOCATOR.size, max(0, end - _END64_LOCATOR.size)))
-        if locator[0] != b"PK\x06\x07" or locator[2] + _END64.size > end:
-            raise TensorProblem("its zip64 directory is damaged")
-        record = _END64.unpack(pread(handle, _END64.size, locator[2]))
-        if record[0] != b"PK\x06\x06":
-            raise TensorProblem("its zip64 directory is damaged")
-        count, length, start = record[7:10]
-    if start + length > end:
+    wide = _end64(handle, end) or tuple(places)
+    agree = all(place in (value, most) for place, value, most in zip(places, wide, _WIDE))
+    count, length, start = wide
+    if disk or first_disk or here != places[0] or not agree or start + length > end:
         raise TensorProblem("its zip directory is damaged")
     return start, length, count
+
+
+def _end64(handle: int, end: int) -> Optional[tuple[int, ...]]:
+    """Number of entries, length and offset of the directory by the zip64 record, which counts where there is one."""
+    if end < _END64_LOCATOR.size:
+        return None
+    signature, disk, start, disks = _END64_LOCATOR.unpack(pread(handle, _END64_LOCATOR.size, end - _END64_LOCATOR.size))
+    if signature != b"PK\x06\x07":
+        return None
+    record = _END64.unpack(pread(handle, _END64.size, start)) if start + _END64.size <= end else (b"",)
+    if record[0] != b"PK\x06\x06" or (disk, disks, *record[4:7], record[1]) != (0, 1, 0, 0, record[7], 44):
+        raise TensorProblem("its zip64 directory is damaged")
+    return record[7:10]
 
 
 def _central(directory: bytes, position: int) -> tuple[Entry, int]:
     header = _CENTRAL.unpack_from(directory, position)
     flags, method = header[5], header[6]
-    crc, packed, size, name_length, extra_length, comment_length = header[9:15]
-    offset = header[-1]
+    crc, packed, size, name_length, extra_length, comment_length, disk = header[9:16]
+    attributes, offset = header[-2:]
     position += _CENTRAL.size
     name = directory[position : position + name_length].decode("utf-8")
     extra = directory[position + name_length : position + name_length + extra_length]
-    if header[0] != b"PK\x01\x02" or flags & 1 or method != 0:
+    if header[0] != b"PK\x01\x02" or flags & ~_FLAGS or method != 0 or disk or attributes & _FOLDER:
         raise TensorProblem("its zip directory is damaged, or an entry is compressed or encrypted")
     if 0xFFFFFFFF in (size, packed, offset):
         size, packed, offset = _zip64(extra, size, packed, offset)

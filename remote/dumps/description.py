@@ -40,7 +40,10 @@ class Description:
     numel: int
 
 
-class _Global(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Global:
+    """No tuple: those are made by what is read."""
+
     name: str
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import zlib
 from collections.abc import Iterator
-from typing import Optional
 
 from .archive import Entry, TensorProblem, data_offset, entries, pread, pread_into
 from .description import Description, describe
 from .files import open_regular
 
-_MAX_PICKLE = 64 * 1024
+_MAX_BESIDE = 64 * 1024  # bytes of an entry that is no payload
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,11 +75,15 @@ def read(path: str) -> TensorFile:
     try:
         size = os.fstat(handle).st_size
         found = entries(handle, size)
-        description = describe(_content(handle, found.get("data.pkl"), _MAX_PICKLE))
+        beside = {name: _content(handle, entry) for name, entry in found.items() if not name.startswith("data/")}
+        missing = [name for name in ("data.pkl", "version") if name not in beside]
+        if missing:
+            raise TensorProblem(f"not a tensor: {missing[0]} is missing")
+        description = describe(beside["data.pkl"])
         storage = found.get(f"data/{description.key}")
         if storage is None:
             raise TensorProblem("its payload is missing")
-        if "byteorder" in found and _content(handle, found["byteorder"], 16) != b"little":
+        if beside.get("byteorder", b"little") != b"little":
             raise TensorProblem("its byte order is not little-endian")
         offset = data_offset(handle, storage)
         if offset + storage.size > size:
@@ -101,18 +105,21 @@ def read(path: str) -> TensorFile:
     )
 
 
-def _content(handle: int, entry: Optional[Entry], limit: int) -> bytes:
-    if entry is None:
-        raise TensorProblem("not a tensor: data.pkl is missing")
-    if entry.size > limit:
+def _content(handle: int, entry: Entry) -> bytes:
+    """Of an entry beside the payload."""
+    if entry.size > _MAX_BESIDE:
         raise TensorProblem(f"its {entry.name!r} is too large: {entry.size:,} bytes")
-    return pread(handle, entry.size, data_offset(handle, entry))
+    content = pread(handle, entry.size, data_offset(handle, entry))
+    if entry.crc not in (0, zlib.crc32(content)):
+        raise TensorProblem(f"its {entry.name!r} is not what was written: its CRC differs")
+    return content
 
 
 def _contiguous(description: Description) -> bool:
+    """Whether the storage holds its rows in order, from its beginning on."""
     expected = 1
     for length, stride in zip(reversed(description.shape), reversed(description.stride)):
         if length > 1 and stride != expected:
             return False
         expected *= length
-    return True
+    return description.storage_offset == 0

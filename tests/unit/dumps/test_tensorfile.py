@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import random
 import struct
+import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,64 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes, words: str) -> 
     (tmp_path / "x.pt").write_bytes(content)
     with pytest.raises(TensorProblem, match=words):
         tensorfile.read(str(tmp_path / "x.pt"))
+
+
+PICKLED = torchfile.pickled(bytes(160), (10, 8), "bfloat16")
+ENTRIES = [("x/data.pkl", PICKLED), ("x/data/0", bytes(160)), ("x/version", b"3\n")]
+
+
+def zipped(*more: tuple[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive, warnings.catch_warnings(action="ignore"):  # of duplicate names
+        for name, content in (*ENTRIES, *more):
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def edited(where: bytes, at: int, byte: int) -> bytes:
+    """What torch would write, with one byte behind, or before, the last `where` set."""
+    content = bytearray(torchfile.archive("x", bytes(160), PICKLED))
+    content[content.rfind(where) + at] = byte
+    return bytes(content)
+
+
+DIRECTORY = b"x/data/0"  # the last of it is behind 46 bytes that say what is known of the payload
+# What readers of zip files take in different ways: the bytes that were looked at need not be those that torch loads.
+AMBIGUOUS = {
+    "a payload twice": (zipped(("x/data/0", bytes(range(160)))), "twice"),
+    "a name in capitals beside its own": (zipped(("x/DATA.PKL", PICKLED)), "twice"),
+    "two archives": (zipped(("y/byteorder", b"little")), "several archives"),
+    "a folder with content": (edited(DIRECTORY, 38 - 46, 0x10), "damaged"),
+    "an encrypted payload": (edited(DIRECTORY, 8 - 46, 1), "encrypted"),
+    "one that is a patch": (edited(DIRECTORY, 8 - 46, 0x20), "damaged"),
+    "one on another disk": (edited(DIRECTORY, 34 - 46, 1), "damaged"),
+    "a byte more in a comment": (edited(DIRECTORY, 32 - 46, 1), "damaged"),
+    "a damaged version": (edited(b"3\n", 0, ord("9")), "CRC differs"),
+    "a damaged serial": (edited(torchfile.SERIAL.encode(), 5, 0xFF), "CRC differs"),
+    "a pickle of other columns": (edited(b"K\x0aK\x08", 3, 16), "CRC differs"),
+    "another directory by its zip64 end": (edited(b"PK\6\6", 48, 0xFF), "damaged"),
+    "more entries by its zip64 end": (edited(b"PK\6\6", 32, 3), "damaged"),
+    "several disks": (edited(b"PK\5\6", 4, 1), "damaged"),
+    "no version": (zipped().replace(b"x/version", b"x/Version"), "version is missing"),
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_what_can_be_read_in_two_ways_is_refused(tmp_path: Path, name: str) -> None:
+    content, words = AMBIGUOUS[name]
+    path = tmp_path / "x.pt"
+    path.write_bytes(zipped())
+    assert tensorfile.read(str(path)).shape == (10, 8), "fine without that"
+    path.write_bytes(content)
+    with pytest.raises(TensorProblem, match=words):
+        tensorfile.read(str(path))
+
+
+def test_rows_that_begin_behind_their_storage_are_not_its_rows(tmp_path: Path) -> None:
+    torchfile.write(tmp_path / "x.pt", bytes(160), (10, 8), offset=8)
+    found = tensorfile.read(str(tmp_path / "x.pt"))
+    assert found.payload == found.wanted
+    assert not found.contiguous
 
 
 def test_links_and_pipes_are_not_opened(tmp_path: Path) -> None:
