@@ -12,7 +12,7 @@ import shutil
 import signal
 import stat
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Optional
 
 from remote import processes
@@ -20,6 +20,7 @@ from remote.wire.host import Interpreter
 
 FOLDER = "/"  # where it is asked, and where servers start: `-m` and `-c` look for modules in the current folder first
 TIMEOUT = 15.0  # seconds
+MOST_ASKED = 12
 USUAL = ("~/*/bin/python3", "/opt/*/bin/python3", "~/*conda*/envs/*/bin/python3", "/opt/*conda*/envs/*/bin/python3")
 
 # Runs in any Python 3.8+. The version is that of the distribution the package belongs to; a checkout found
@@ -184,8 +185,7 @@ def _trusted(path: str) -> bool:
     return owners <= {0, os.geteuid()} and not any(one.st_mode & stat.S_IWOTH for one in folders)
 
 
-def with_sglang(pythons: Optional[Iterable[str]] = None, limit: int = 12) -> list[Interpreter]:
-    """Those of `pythons` (default: `candidates()`) that would import an sglang. At most `limit` are asked."""
-    asked = list(candidates() if pythons is None else pythons)[:limit]
+def with_sglang() -> list[Interpreter]:
+    """Those of `candidates()` that would import an sglang. At most MOST_ASKED are asked."""
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        return [found for found in pool.map(inspect, asked) if not found.problem]
+        return [found for found in pool.map(inspect, candidates()[:MOST_ASKED]) if not found.problem]

@@ -16,7 +16,7 @@ from remote.telemetry import clean, gpus, shm
 from remote.wire.dumps import Level, VerifySummary
 from remote.wire.errors import OperatorError, WireError
 from remote.wire.host import Pong
-from remote.wire.plan import Outcome, Plan, StepResult
+from remote.wire.plan import OnStep, Outcome, Plan
 from remote.wire.target import Target
 
 
@@ -37,7 +37,7 @@ class Action:
     """Something that changes the container. run takes the plan's basis and refuses when it no longer holds."""
 
     plan: Callable[[Target], Plan]
-    run: Callable[[Target, dict[str, Any], Callable[[StepResult], None]], Outcome]
+    run: Callable[[Target, dict[str, Any], OnStep], Outcome]
 
 
 ACTIONS: dict[str, Action] = {

@@ -66,10 +66,8 @@ def ask(
     search = Search(target.dump_dir)
     expected = Expected(ids, target.layers, rid, time.time())
     server = Generate(target)
-    body: dict[str, Any] = {"input_ids": ids, "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}, "rid": rid}
-    if logprobs:
-        body.update({"return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": TOP})
-    server.send(body)
+    more = {"return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": TOP} if logprobs else {}
+    server.send(ids, rid, **more)
     answer = server.answer(cancelled)
     asked.info = answer.info
     if answer.problem:

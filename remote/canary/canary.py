@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from typing import Callable, Optional
+from typing import Optional
 
 from remote.dumps import content, counter, rows
 from remote.dumps.measured import ids_sha256
@@ -13,7 +13,7 @@ from remote.server import judgement, model
 from remote.server.command import ranks_of_a_request
 from remote.wire.dumps import Canary, DumpState
 from remote.wire.errors import ServerError
-from remote.wire.plan import Check, StepResult, Verdict
+from remote.wire.plan import Check, OnStep, StepResult, Verdict
 from remote.wire.target import Target
 
 from . import compare, convention, logits, order, prefills, ranks, tolerance
@@ -28,7 +28,7 @@ _WORST = (Verdict.BAD, Verdict.UNKNOWN, Verdict.WARN)
 _REQUESTS = 4
 
 
-def run(target: Target, emit: Callable[[StepResult], None], cancelled: Optional[threading.Event] = None) -> Canary:
+def run(target: Target, emit: OnStep, cancelled: Optional[threading.Event] = None) -> Canary:
     """Four requests of at most 96 tokens. Each check is emitted as it is made. The verdict is kept for the server.
 
     Its dumps are removed when all is well, and left to be looked at when not. Cancelled, it sends no further request
@@ -50,7 +50,7 @@ class _Cancelled(Exception):
 
 
 class _Run:
-    def __init__(self, target: Target, emit: Callable[[StepResult], None], cancelled: threading.Event) -> None:
+    def __init__(self, target: Target, emit: OnStep, cancelled: threading.Event) -> None:
         self._target = target
         self._emit = emit
         self._cancelled = cancelled

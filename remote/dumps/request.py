@@ -6,10 +6,10 @@ import os
 import threading
 import time
 import uuid
-from typing import Callable, Optional
+from typing import Optional
 
 from remote.wire.dumps import DumpRow, DumpState, DumpTest
-from remote.wire.plan import Check, StepResult, Verdict
+from remote.wire.plan import Check, OnStep, StepResult, Verdict
 from remote.wire.target import Target
 
 from . import checks, why
@@ -24,7 +24,7 @@ GUESS_S = 2.0  # after that, a dump that does not say whose it is will do
 _INTERVAL_S = 0.05
 
 
-def test(target: Target, emit: Callable[[StepResult], None]) -> DumpTest:
+def test(target: Target, emit: OnStep) -> DumpTest:
     """Send it and check its dump; each step and check is emitted as it ends.
 
     Raises ServerError when nothing listens at the target's port. Everything else that fails is a check.
@@ -33,7 +33,7 @@ def test(target: Target, emit: Callable[[StepResult], None]) -> DumpTest:
 
 
 class _Test:
-    def __init__(self, target: Target, emit: Callable[[StepResult], None]) -> None:
+    def __init__(self, target: Target, emit: OnStep) -> None:
         self._target = target
         self._emit = emit
         self._started = self._lap = time.monotonic()
@@ -44,9 +44,7 @@ class _Test:
         search = Search(self._target.dump_dir)
         server = Generate(self._target)
         expected = Expected(IDS, self._target.layers, self._rid, time.time())
-        server.send(
-            {"input_ids": IDS, "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}, "rid": self._rid},
-        )
+        server.send(IDS, self._rid)
         self._step("request sent", f"{len(IDS)} ids to {server.url}, rid {self._rid}")
         answer = server.answer()
         if answer.problem:

@@ -14,12 +14,11 @@ from remote.patch.store import Store
 from remote.statedir import state_dir
 from remote.wire.errors import ChangedSincePlan, OperatorError
 from remote.wire.patch import PatchState, PatchStatus
-from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
+from remote.wire.plan import Check, OnStep, Outcome, Plan, StepResult, Verdict
 from remote.wire.target import Target
 
 __all__ = ["apply", "plan_apply", "plan_revert", "revert", "status"]
 
-OnStep = Callable[[StepResult], None]
 Build = Callable[[Target, Look], Change]
 
 

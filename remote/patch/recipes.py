@@ -82,7 +82,7 @@ class Recipe:
         return f"{self.file.model} {self.first}-{self.last}"
 
     def seen_in(self, release: Optional[str]) -> bool:
-        return release is not None and _order(self.first) <= _order(release)[:3] <= _order(self.last)
+        return release is not None and _order(self.first) <= _order(release) <= _order(self.last)
 
 
 RECIPES = (

@@ -85,11 +85,12 @@ def lines_of(look: Look) -> tuple[MarkedLine, ...]:
 
 def _summary(state: PatchState, look: Look) -> str:
     sglang = f"sglang {look.release or '(unknown release)'}"
+    if state is PatchState.DRIFTED:
+        return f"{sglang} bears the patch's marks, but was changed since: {_drift(look)}"
     return {
         PatchState.CLEAN: f"{sglang} is not patched",
         PatchState.APPLIED: f"{sglang} is patched",
         PatchState.OUTDATED: f"{sglang} was patched by another version of hsconsole: apply again",
-        PatchState.DRIFTED: f"{sglang} bears the patch's marks, but was changed since: {_drift(look)}",
         PatchState.FOREIGN: f"{sglang} bears another dump patch, in {len(lines_of(look))} lines: not hsconsole's",
         PatchState.UNKNOWN_RELEASE: f"{sglang} is not known: {look.misfit}. Known: {known_releases(look.file)}",
     }[state]

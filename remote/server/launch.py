@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Collection
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from remote import processes
 from remote.server import command, exits, log, preflight, record, spawn, state
@@ -14,14 +14,13 @@ from remote.server.preflight import Examination
 from remote.telemetry import gpus
 from remote.wire.errors import ChangedSincePlan, Refused, ServerError
 from remote.wire.masking import mask_argv
-from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
+from remote.wire.plan import Check, OnStep, Outcome, Plan, Step, StepResult, Verdict
 from remote.wire.server import Phase
 from remote.wire.target import Target
 
 ACTION = "server.start"
 SECOND_LOOK = 1.5  # seconds after the start; a wrong interpreter or flag ends it sooner
 OTHER_COMMAND = "the command, or the patched file, is another one now"
-OnStep = Callable[[StepResult], None]
 
 
 def plan(target: Target) -> Plan:

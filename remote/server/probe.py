@@ -41,12 +41,11 @@ def ask_for_a_token(target: Target) -> Check:
     if why:
         return Check(NAME, Verdict.UNKNOWN, f"not asked: {why}")
     rid = f"HEALTH_CHECK_hsconsole_{uuid.uuid4().hex}"
-    body = {"input_ids": [1], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}, "rid": rid}
     try:
         server = Generate(target, DEADLINE)
     except ServerError as error:
         return Check(NAME, Verdict.BAD, error.what, error.remedy)
-    server.send(body)
+    server.send([1], rid)
     answer = server.answer()
     if answer.problem and answer.came is not False:
         return Check(NAME, Verdict.WARN, f"asked for one token, it {answer.problem}")

@@ -10,14 +10,14 @@ import shlex
 import signal
 import time
 from collections.abc import Iterable
-from typing import Any, Callable
+from typing import Any
 
 from remote import elevated, ports, processes
 from remote.processes import Identity, Process
 from remote.server import find, proof, record, suspects
 from remote.server.suspects import Suspect
 from remote.wire.errors import ChangedSincePlan, ServerError
-from remote.wire.plan import Check, Outcome, StepResult, Verdict
+from remote.wire.plan import Check, OnStep, Outcome, StepResult, Verdict
 from remote.wire.signals import TITLES, kill
 from remote.wire.target import Target
 
@@ -25,7 +25,6 @@ ACTION = "server.recover"
 TERM_WAIT = 3.0  # seconds: what is to be recovered from has had its chance to end well
 KILL_WAIT = 5.0
 DEAF = ("T", "t", "Z", "D")  # states that can't act on TERM
-OnStep = Callable[[StepResult], None]
 
 
 def end(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable
+from typing import Any
 
 from remote.server import find, launch, preflight, running, stop
 from remote.wire.errors import ChangedSincePlan, OperatorError, Refused
-from remote.wire.plan import Outcome, Plan, Step, StepResult
+from remote.wire.plan import OnStep, Outcome, Plan, Step
 from remote.wire.target import Target
 
 AS_IT_RUNS, BY_PROFILE = "server.restart", "server.restart.profile"
 WORDS = {AS_IT_RUNS: "as it runs", BY_PROFILE: "as the profile says"}
 GONE_BY_THEN = ("server", "port", "gpus", "room")  # checks of the preflight that the stop settles; made again after it
-OnStep = Callable[[StepResult], None]
 
 
 def plan(target: Target) -> Plan:

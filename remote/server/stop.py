@@ -9,7 +9,7 @@ import dataclasses
 import signal
 import time
 from collections.abc import Iterable
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from remote import ports, processes
 from remote.processes import Identity, Process
@@ -17,7 +17,7 @@ from remote.server import ask, find, log, progress, proof, record
 from remote.server.find import Found, Member
 from remote.wire import amounts
 from remote.wire.errors import ChangedSincePlan
-from remote.wire.plan import Outcome, Plan, Step, StepResult, Verdict
+from remote.wire.plan import OnStep, Outcome, Plan, Step, StepResult, Verdict
 from remote.wire.signals import kill
 from remote.wire.target import Target
 
@@ -27,7 +27,6 @@ ORPHAN_WAIT = 5.0
 KILL_WAIT = 15.0
 REPORT_EVERY = 5.0
 DEAD_STATES = ("T", "t", "Z")  # of a parent that can't act on TERM
-OnStep = Callable[[StepResult], None]
 
 
 def plan(target: Target) -> Plan:

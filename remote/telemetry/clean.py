@@ -6,20 +6,19 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
 from remote.telemetry import segments, stale
 from remote.telemetry.segments import Segment
 from remote.telemetry.stale import Found, Survey
 from remote.wire import amounts
 from remote.wire.errors import ChangedSincePlan, Refused
-from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
+from remote.wire.plan import Check, OnStep, Outcome, Plan, Step, StepResult, Verdict
 from remote.wire.target import Target
 
 ACTION = "shm.clean"
 HOLDS = 1.0  # seconds that a look at all processes is believed while segments are removed
 AGAIN = "Plan it again: hsconsole shm clean."
-OnStep = Callable[[StepResult], None]
 
 
 class Identity(NamedTuple):

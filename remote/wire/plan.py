@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any
+from typing import Any, Callable
 
 
 class Verdict(str, enum.Enum):
@@ -66,6 +66,9 @@ class StepResult:
     detail: str = ""
     seconds: float = 0.0
     command: str = ""
+
+
+OnStep = Callable[[StepResult], None]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -198,7 +198,7 @@ def test_tls_that_is_never_answered_keeps_the_deadline(serve: Serve) -> None:
 def test_requests_go_by_tls_too(https: int, flag: str) -> None:
     server = Generate(Target("/p", "/m", "127.0.0.1", https, flags=(flag, "/x.pem")))
     assert server.url.startswith("https://")
-    server.send({"input_ids": [1]})
+    server.send([1], "rid")
     assert server.answer().info == {"id": "x"}
 
 
@@ -206,7 +206,7 @@ def test_one_that_goes_by_tls_is_cut_off_too(https: int, monkeypatch: pytest.Mon
     """Whatever TLS itself sends meanwhile is no answer that has begun."""
     monkeypatch.setattr(generate, "CANCELLED_S", 0.3)
     server = Generate(Target("/p", "/m", "127.0.0.1", https, flags=("--ssl-certfile", "/x.pem")), 60.0)
-    server.send({"input_ids": [9]})
+    server.send([9], "rid")
     cancelled = threading.Event()
     cancelled.set()
     answer = server.answer(cancelled)
@@ -222,7 +222,7 @@ def test_requests_go_as_the_running_server_wants_them_whatever_the_profile_says(
     argv = ("python", "-m", "sglang.launch_server", "--port", str(https), "--ssl-certfile", "/x.pem")
     monkeypatch.setattr(find, "parent", lambda _: dataclasses.replace(mine, argv=argv))
     server = Generate(Target("/p", "/m", "elsewhere.example", https))
-    server.send({"input_ids": [1]})
+    server.send([1], "rid")
     assert (server.url, server.answer().problem) == (f"https://127.0.0.1:{https}/generate", "")
 
 

@@ -127,7 +127,7 @@ def test_every_request_tells(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch)
     for says, told in (("deaf", Verdict.BAD), ("closes", Verdict.BAD), ("200", Verdict.OK), ("closes", Verdict.OK)):
         stand_in.says(says)
         server = Generate(stand_in.target, 0.5 if says == "deaf" else 60.0)
-        server.send({"input_ids": [1, 2]})
+        server.send([1, 2], "rid")
         server.answer()
         last = known(stand_in)
         assert last is not None
