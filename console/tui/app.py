@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import threading
 from functools import partial
 from typing import Any
 
@@ -19,8 +18,6 @@ from console.actions import BY_ID
 from console.config.profile import Profile
 from console.errors import LinkLost, OperatorError
 from console.link import LinkPhase
-from console.operations import calls, gpuholders
-from console.operations.gpuholders import GpuHolders
 from console.tui import themes
 from console.tui.act import Actor, StepDone
 from console.tui.after_start import AfterStart
@@ -29,11 +26,12 @@ from console.tui.clipboard import put
 from console.tui.clock import Clock, SystemClock
 from console.tui.console import LinkFactory, LinkLike
 from console.tui.feed import Feed
+from console.tui.host_keys import HostKeys
+from console.tui.looks import Looks
 from console.tui.palette import ActionCommands
 from console.tui.picture import Picture
 from console.tui.screens.error import ErrorScreen
 from console.tui.screens.help import HelpScreen
-from console.tui.screens.host_key import HostKeyScreen
 from console.tui.screens.log import LogScreen
 from console.tui.screens.main import MainScreen
 from console.tui.screens.page import Page
@@ -48,9 +46,6 @@ from console.tui.widgets.dumps import DumpTable
 from console.tui.widgets.footer import KEYS
 
 COALESCE = 0.05  # seconds that arriving values wait for others
-PATCH_EVERY = 60.0  # seconds between looks at the patch
-PATCH_AGAIN = 5.0  # seconds after a look that failed
-HOLDERS_EVERY = 60.0  # seconds between looks from the Proxmox host at GPU memory that no server explains
 STREAMS: dict[str, dict[str, Any]] = {
     "watch.server": {},
     "watch.gpus": {},
@@ -58,21 +53,6 @@ STREAMS: dict[str, dict[str, Any]] = {
     "watch.dumps": {"last": 1000},
     "watch.log": {"lines": 500},
 }
-
-
-@dataclasses.dataclass
-class HostKeyQuestion:
-    """Asked by the link's thread, which waits for `answered`."""
-
-    host: str
-    kind: str
-    fingerprint: str
-    answered: threading.Event = dataclasses.field(default_factory=threading.Event)
-    trusted: bool = False
-
-    def answer(self, trusted: bool) -> None:
-        self.trusted = trusted
-        self.answered.set()
 
 
 class HsConsoleApp(App[None]):
@@ -92,11 +72,6 @@ class HsConsoleApp(App[None]):
     class Arrived(Message):
         """Values wait in the feed."""
 
-    class HostKeyAsked(Message):
-        def __init__(self, question: HostKeyQuestion) -> None:
-            super().__init__()
-            self.question = question
-
     def __init__(
         self, profile: Profile, link_factory: LinkFactory, hint: str = "", *, clock: Clock | None = None
     ) -> None:
@@ -108,12 +83,11 @@ class HsConsoleApp(App[None]):
         self.link: LinkLike | None = None
         self._link_factory = link_factory
         self._feed = Feed(lambda: self.post_message(self.Arrived()))
-        self._questions: list[HostKeyQuestion] = []
+        self._host_keys = HostKeys(self)
         self._closing = False
         self._actor = Actor(self)
         self.after_start = AfterStart(self)
-        self._patch_looked = float("-inf")
-        self._holders_looked = float("-inf")
+        self._looks = Looks(self)
 
     def get_default_screen(self) -> MainScreen:
         return MainScreen(self.picture, self.hint)
@@ -155,8 +129,7 @@ class HsConsoleApp(App[None]):
 
     def on_unmount(self) -> None:
         self._closing = True
-        for question in self._questions:
-            question.answer(trusted=False)
+        self._host_keys.close()
         self._actor.give_up()
         self.after_start.drop()
         if self.link is not None:
@@ -175,27 +148,12 @@ class HsConsoleApp(App[None]):
 
     def _make_link(self) -> None:
         """In a thread: the factory imports paramiko, which takes longer than the first paint may."""
-        link = self._link_factory(self.profile, self._feed.on_link, self._ask_host_key)
+        link = self._link_factory(self.profile, self._feed.on_link, self._host_keys.ask)
         for name, args in STREAMS.items():
             link.stream(name, self._feed.on_value, **args)
         self.link = link  # before it can say that it is live
         if not self._closing:
             link.start()
-
-    def _ask_host_key(self, host: str, kind: str, fingerprint: str) -> bool:
-        """In the link's thread."""
-        question = HostKeyQuestion(host, kind, fingerprint)
-        self._questions.append(question)
-        if self._closing or not self.post_message(self.HostKeyAsked(question)):
-            return False
-        question.answered.wait()
-        return question.trusted
-
-    @on(HostKeyAsked)
-    def _show_host_key(self, event: HostKeyAsked) -> None:
-        question = event.question
-        screen = HostKeyScreen(question.host, question.kind, question.fingerprint)
-        self.push_screen(screen, lambda trusted: question.answer(bool(trusted)))
 
     @on(Arrived)
     def _soon(self) -> None:
@@ -211,10 +169,10 @@ class HsConsoleApp(App[None]):
         self.after_start.see()
         after = self.picture.link.phase, self.picture.server and (self.picture.server.phase, self.picture.server.pid)
         if before != after:
-            self._patch_looked = float("-inf")
+            self._looks.expect_change()
             self.refresh_keys()
         self.look()
-        self._look_when_due()
+        self._looks.when_due(acting=bool(self._actor.running))
 
     def _see_link(self, state: Any) -> None:
         known = self.picture.link.error
@@ -231,43 +189,12 @@ class HsConsoleApp(App[None]):
             if not screen.is_modal:
                 return
 
+    def look_at_patch(self) -> None:
+        self._looks.at_patch()
+
     def refresh_keys(self) -> None:
         for screen in self.screen_stack:
             screen.refresh_bindings()
-
-    def _look_when_due(self) -> None:
-        """At what no stream tells: the patch, and who holds GPUs while no server runs."""
-        now = self.picture.clock.monotonic()
-        if not self.picture.unexplained:
-            self._holders_looked = float("-inf")
-            self.picture.gpu_holders = None
-        elif now - self._holders_looked >= HOLDERS_EVERY:
-            self._holders_looked = now
-            self._look_at_holders()
-        if self.picture.live and not self._actor.running and now - self._patch_looked >= PATCH_EVERY:
-            self._patch_looked = now
-            self.look_at_patch()
-
-    @work(exclusive=True, group="patch")
-    async def look_at_patch(self) -> None:
-        try:
-            self.picture.patch = await in_thread(calls.patch_status, self.agent)
-            self.picture.patch_problem = ""
-        except OperatorError as error:
-            self.picture.patch_problem = f"{error.title}: {error.what}"
-            self._patch_looked += PATCH_AGAIN - PATCH_EVERY
-        self.look()
-
-    @work(exclusive=True, group="holders")
-    async def _look_at_holders(self) -> None:
-        if self.picture.gpus is None:
-            return
-        try:
-            found = await in_thread(gpuholders.ask, self.profile, self.picture.gpus)
-        except OperatorError as error:  # a fault: no look that nobody asked for may end the screen
-            found = GpuHolders(problem=error.what)
-        self.picture.see_holders(found)
-        self.look()
 
     # What the screens may ask
 
