@@ -16,7 +16,7 @@ import pytest
 
 from remote import processes
 from remote.patch import operations as patch
-from remote.server import state, stop
+from remote.server import launch, state, stop
 from remote.wire.patch import PatchState, PatchStatus
 from remote.wire.server import Phase, ServerState
 from remote.wire.target import Target
@@ -166,6 +166,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
     applied = PatchStatus(PatchState.APPLIED, sys.executable, "applied", file_sha256="f" * 64)
     monkeypatch.setattr(patch, "status", lambda _: applied)  # the stand-in has no model file to patch
     monkeypatch.setattr(stop, "ORPHAN_WAIT", 0.5)
+    monkeypatch.setattr(launch, "SECOND_LOOK", 0.1)  # a test that waits for more says so
     made = StandIn(tmp_path, target)
     made.says("loading")
     before = {process.identity for process in processes.table().values()}

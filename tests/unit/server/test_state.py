@@ -19,14 +19,7 @@ from remote.server import exits, launch, record, state
 from remote.wire.server import Phase, ServerState
 from tests.living import PATIENCE
 from tests.unit.server.conftest import StandIn, until
-
-
-def started(stand_in: StandIn, *traits: str) -> record.Record:
-    target = stand_in.with_traits(*traits)
-    assert launch.start(target, launch.plan(target).basis, lambda _: None).ok
-    found = record.read(target.port)
-    assert found is not None
-    return found
+from tests.unit.server.test_start_stop import start
 
 
 def test_nothing_is_stopped(stand_in: StandIn) -> None:
@@ -36,7 +29,7 @@ def test_nothing_is_stopped(stand_in: StandIn) -> None:
 
 def test_the_phases_follow_health_and_it_alone(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remote.server.ask.DEADLINE", 0.5)
-    known = started(stand_in, "child")
+    known = start(stand_in.with_traits("child"))
     loading = state.read(stand_in.target)
     assert loading.phase is Phase.LOADING
     assert (loading.pid, loading.health_status) == (known.pid, None)
@@ -61,7 +54,7 @@ def test_the_phases_follow_health_and_it_alone(stand_in: StandIn, monkeypatch: p
 
 
 def test_a_server_that_was_ready_and_answers_503_is_ending_not_starting(stand_in: StandIn) -> None:
-    started(stand_in)
+    start(stand_in.target)
     watcher = state.Observer(stand_in.target)
     stand_in.says("200")
     until(lambda: watcher.look().phase is Phase.READY)
@@ -95,7 +88,7 @@ def test_a_death_is_a_crash_with_its_cause(stand_in: StandIn, monkeypatch: pytes
 
 
 def test_children_that_live_on_are_orphans_not_stopped(stand_in: StandIn) -> None:
-    known = started(stand_in, "child", "deaf-child")
+    known = start(stand_in.with_traits("child", "deaf-child"))
     until(lambda: len(state.read(stand_in.target).processes) == 2)
     processes.send(known.identity, signal.SIGKILL)
     found = stand_in.reaches(Phase.ORPHANS)
@@ -106,7 +99,7 @@ def test_children_that_live_on_are_orphans_not_stopped(stand_in: StandIn) -> Non
 
 
 def test_another_process_with_the_recorded_pid_is_not_the_server(stand_in: StandIn) -> None:
-    known = started(stand_in)
+    known = start(stand_in.target)
     processes.send(known.identity, signal.SIGKILL)
     until(lambda: processes.alive(known.identity) is None)
     mine = processes.read(os.getpid())
@@ -118,7 +111,7 @@ def test_another_process_with_the_recorded_pid_is_not_the_server(stand_in: Stand
 
 
 def test_after_a_restart_of_the_machine_the_record_means_nothing(stand_in: StandIn) -> None:
-    known = started(stand_in)
+    known = start(stand_in.target)
     processes.send(known.identity, signal.SIGKILL)
     record.write(dataclasses.replace(known, boot_id="another"))
     found = state.read(stand_in.target)
@@ -127,7 +120,7 @@ def test_after_a_restart_of_the_machine_the_record_means_nothing(stand_in: Stand
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"port": "x"}', ""])
 def test_a_record_that_cant_be_read_is_none(stand_in: StandIn, text: str) -> None:
-    known = started(stand_in)
+    known = start(stand_in.target)
     Path(known.log).with_suffix(".json").write_text(text)
     assert record.read(stand_in.target.port) is None
     found = state.read(stand_in.target)
@@ -153,7 +146,7 @@ def test_a_port_held_by_others_is_named(stand_in: StandIn) -> None:
 
 
 def test_a_stranger_that_answers_for_a_loading_server_is_not_ready(stand_in: StandIn) -> None:
-    started(stand_in)
+    start(stand_in.target)
     script = (
         "import sys; from http.server import HTTPServer, SimpleHTTPRequestHandler as Handler;"
         "HTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()"
@@ -176,7 +169,7 @@ def test_a_dumping_server_whose_health_generates_is_not_asked_for_it(stand_in: S
 
 
 def test_what_the_running_server_loaded_is_told_by_pid_and_start_time(stand_in: StandIn) -> None:
-    known = started(stand_in)
+    known = start(stand_in.target)
     loaded = Path(stand_in.target.dump_dir) / ".loaded"
     loaded.mkdir(parents=True)
     claim = f'{{"pid": {known.pid}, "start_ticks": %d, "dumper_version": "1.2"}}'
@@ -187,7 +180,7 @@ def test_what_the_running_server_loaded_is_told_by_pid_and_start_time(stand_in: 
 
 
 def test_watching_sends_changes_only(stand_in: StandIn) -> None:
-    started(stand_in)
+    start(stand_in.target)
     seen: list[ServerState] = []
     cancelled = threading.Event()
     watcher = threading.Thread(target=state.watch, args=(stand_in.target, seen.append, cancelled))
