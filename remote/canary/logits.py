@@ -12,7 +12,7 @@ from remote.wire.target import Target
 from . import head
 from .head import Head, NoHead
 from .states import States
-from .tolerance import LOGIT_FACTOR, ROUNDOFF
+from .tolerance import ROUNDOFF, ROUNDOFFS_OF_A_LOGIT
 
 NAME = "final against logprobs"
 TOP = 5
@@ -68,7 +68,7 @@ def check(numpy: Any, states: States, said: Optional[Sequence[Top]], matrix: Hea
     weights = matrix.rows(numpy, sorted({token for top in said for token, _ in top.tokens}))
     worst, count, wrong = 0.0, 0, []
     for top in said:
-        ratio = max(_ratios(final[top.row], top, weights, ROUNDOFF[states.dtype]))
+        ratio = max(_ratios(final[top.row], top, weights, states.dtype))
         count += len(top.tokens) - 1
         worst = max(worst, ratio)
         if ratio > 1:
@@ -81,18 +81,19 @@ def check(numpy: Any, states: States, said: Optional[Sequence[Top]], matrix: Hea
     return Check(NAME, Verdict.OK, found)
 
 
-def _ratios(state: Any, top: Top, weights: dict[int, Any], roundoff: float) -> list[float]:
-    """Error ÷ tolerance of each pair. The server rounds each logit to its own type and sums in float32 at least."""
-    single = ROUNDOFF["float32"]
+def _ratios(state: Any, top: Top, weights: dict[int, Any], dtype: str) -> list[float]:
+    """Error ÷ tolerance of each pair. The server rounds a logit to `dtype`, its own, and sums in float32 at least."""
+    of_rounding = ROUNDOFFS_OF_A_LOGIT[dtype] * ROUNDOFF[dtype]
+    of_a_sum = ROUNDOFFS_OF_A_LOGIT["float32"] * ROUNDOFF["float32"]
     logits = {token: float(state @ weights[token]) for token, _ in top.tokens}
     sizes = {token: float(abs(state) @ abs(weights[token])) for token, _ in top.tokens}
     (best, best_logprob), *others = top.tokens
     found = []
     for token, logprob in others:
         error = abs((logits[best] - logits[token]) - (best_logprob - logprob))
-        rounded = roundoff * (abs(logits[best]) + abs(logits[token]))
-        summed = single * (sizes[best] + sizes[token] + abs(best_logprob) + abs(logprob))
-        ratio = error / (LOGIT_FACTOR * (rounded + summed))
+        rounded = of_rounding * (abs(logits[best]) + abs(logits[token]))
+        summed = of_a_sum * (sizes[best] + sizes[token] + abs(best_logprob) + abs(logprob))
+        ratio = error / (rounded + summed)
         found.append(ratio if ratio == ratio else math.inf)
     return found
 

@@ -17,6 +17,7 @@ from remote.canary.ask import Asked, remove
 from remote.canary.prefills import Dumped, Prefilled, PrefillLog
 from remote.canary.ranks import Ranks
 from remote.canary.states import States
+from remote.dumps import content
 from remote.dumps.dump import Dump
 from remote.wire.plan import Check, Verdict
 from remote.wire.target import Target
@@ -181,7 +182,19 @@ def test_a_buffer_that_is_not_written_anew() -> None:
         assert compare.unlike(np, one, States(other, "float32")) == "", "tensors of another kind are no buffer's"
 
 
+ONES = {"float32": ("<u4", 0x3F80_0000), "float16": ("<u2", 0x3C00), "bfloat16": ("<u2", 0x3F80)}  # the bits of 1.0
+
+
+@pytest.mark.parametrize("dtype", ONES)
+def test_a_roundoff_is_half_the_way_from_one_to_the_next_number(dtype: str) -> None:
+    kind, bits = ONES[dtype]
+    one, following = content.floats(np, np.array([bits, bits + 1], kind).tobytes(), dtype)
+    assert (one, (following - one) / 2) == (1, tolerance.ROUNDOFF[dtype])
+
+
 def test_every_dtype_has_a_tolerance() -> None:
+    assert tolerance.of_rows("float32").row == 64 * 2.0**-24
+    assert tolerance.of_rows("bfloat16").row == 0.125
     assert [tolerance.of_rows(dtype).row for dtype in ("float32", "float16", "bfloat16")] == sorted(
         tolerance.of_rows(dtype).row for dtype in tolerance.ROUNDOFF
     )
