@@ -72,7 +72,7 @@ class FrameChannel:
 
     def close(self) -> None:
         """End it without calling on_end, and wait for its threads."""
-        from console.ssh.connection import quietly  # not above: paramiko is imported when a link is wanted
+        from console.ssh.exchange import quietly  # not above: paramiko is imported when a link is wanted
 
         self._ended.set()
         quietly(self._channel.close)

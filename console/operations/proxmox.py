@@ -12,7 +12,8 @@ from console.errors import LinkError, OperatorError
 from console.operations import hostgpus, hostview
 from console.operations.hostgpus import HostGpus
 from console.operations.hostview import HostFacts
-from console.ssh.connection import Connection, Ran
+from console.ssh.connection import Connection
+from console.ssh.exchange import Ran
 from console.ssh.pct import pct_exec
 from console.text import harmless
 

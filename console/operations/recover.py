@@ -15,7 +15,7 @@ from console.operations.proxmox import ProxmoxHost, said
 from console.operations.recovery_plan import START, STOP, WELL, build
 from console.operations.recovery_ways import Ways
 from console.operations.recovery_wish import ACTION, RESTART, Wish
-from console.ssh.connection import Ran
+from console.ssh.exchange import Ran
 from remote.wire.audit import Ticket
 from remote.wire.codec import decode
 from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict

@@ -14,7 +14,8 @@ import paramiko
 
 from console.errors import LinkError
 from console.ssh import Tell
-from console.ssh.connection import Connection, Ran, answered, quietly
+from console.ssh.connection import Connection
+from console.ssh.exchange import Ran, answered, quietly
 from console.ssh.pack import Pack, pack
 
 PLACES = ("CACHE/hsconsole", "/var/tmp/hsconsole-UID", "/dev/shm/hsconsole-UID", "/tmp/hsconsole-UID")

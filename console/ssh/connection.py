@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import paramiko
 
 from console.config.profile import Login
 from console.errors import HostKeyUnknown, LinkError
 from console.ssh import AskHostKey, Tell, dial, keys, known_hosts
+from console.ssh.exchange import Ran, answered, converse, quietly
 from console.ssh.route import Hop, route, unread_config
 
 HANDSHAKE = 10.0  # seconds, each: banner, key exchange, an answer to a login, a new channel
 COMMAND = 30.0
 RETRIES = (0.1, 0.3, 1.0)  # a channel just closed may still count against MaxSessions
-LARGEST_OUTPUT = 1 << 20  # bytes
-LAST_OUTPUT = 1.0  # seconds to wait for more once the command has ended
-
-
-@dataclasses.dataclass(frozen=True)
-class Ran:
-    """A command that ended. status: -1 when it was killed by a signal, or the line broke."""
-
-    status: int
-    out: bytes
-    err: bytes
 
 
 class Connection:
@@ -85,7 +73,7 @@ class Connection:
             channel.settimeout(timeout)
             with answered(channel, timeout):
                 channel.exec_command(self.words(command))
-            return _converse(channel, stdin, time.monotonic() + timeout)
+            return converse(channel, stdin, time.monotonic() + timeout)
         except (paramiko.SSHException, EOFError, OSError) as error:
             what = f"no end within {timeout:.0f} s" if isinstance(error, TimeoutError) else str(error) or "line broke"
             raise LinkError(f"{self.label}, running `{command[:60]}`: {what}") from None
@@ -161,77 +149,9 @@ class Connection:
             self._tell(f"{hop.known_hosts[0]} can't be written ({error.strerror}): the key will be asked for again")
 
 
-def quietly(closer: Callable[[], object]) -> None:
-    """Close something, also where the line is broken already: paramiko would raise then."""
-    with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
-        closer()
-
-
-@contextlib.contextmanager
-def answered(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
-    """Bound a request that asks for an answer: paramiko would wait for it for ever. Raises TimeoutError."""
-    late = threading.Event()
-
-    def give_up() -> None:
-        late.set()
-        quietly(channel.close)
-
-    timer = threading.Timer(seconds, give_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except (paramiko.SSHException, EOFError):
-        if late.is_set():
-            raise TimeoutError(f"no answer within {seconds:.0f} s") from None
-        raise
-    finally:
-        timer.cancel()
-
-
 def _preferred(known: tuple[str, ...], supported: Iterable[str]) -> tuple[str, ...]:
     """`supported` with the algorithms of the keys on file first, so that the host shows one of those."""
     rsa = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
     wanted = [name for kind in known for name in (rsa if kind == "ssh-rsa" else (kind,))]
     offered = tuple(supported)
     return (*(name for name in wanted if name in offered), *(name for name in offered if name not in wanted))
-
-
-def _feed(channel: paramiko.Channel, left: bytes) -> bytes:
-    """What is left after some was sent: nothing when the command has ended, whose own words then count."""
-    try:
-        return left[channel.send(left[:32768]) :]
-    except OSError:
-        return b""
-
-
-def _converse(channel: paramiko.Channel, stdin: bytes, deadline: float) -> Ran:
-    """Feed stdin and drain both outputs until the command ends; one thread, no deadlock."""
-    out, err = bytearray(), bytearray()
-    left = stdin
-    closed = False
-    over = 0.0
-    while True:
-        moved = False
-        if left and channel.send_ready():
-            left = _feed(channel, left)
-            moved = True
-        if not left and not closed:
-            channel.shutdown_write()
-            closed = True
-        for ready, receive, into in (
-            (channel.recv_ready, channel.recv, out),
-            (channel.recv_stderr_ready, channel.recv_stderr, err),
-        ):
-            while ready():
-                moved = True
-                into += receive(65536)[: LARGEST_OUTPUT - len(into)]
-        if moved:
-            continue
-        if channel.exit_status >= 0 or channel.closed:
-            over = over or time.monotonic() + LAST_OUTPUT
-            if channel.eof_received or time.monotonic() > over:  # a child that lives on may keep the pipe
-                return Ran(channel.exit_status, bytes(out), bytes(err))
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        time.sleep(0.01)

@@ -18,7 +18,7 @@ from console.operations import recover
 from console.operations.calls import Agent
 from console.operations.proxmox import ProxmoxHost
 from console.operations.recovery_wish import Wish
-from console.ssh.connection import Ran
+from console.ssh.exchange import Ran
 from remote.wire.plan import Outcome, Plan, StepResult, Verdict
 
 # what the host is asked, and changes nothing: each script that looks, the signal 0, and these commands

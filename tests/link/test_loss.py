@@ -19,7 +19,7 @@ from console.client import AgentClient
 from console.config.profile import Profile
 from console.errors import LinkError, LinkLost
 from console.ssh import bootstrap, pack
-from console.ssh.connection import answered
+from console.ssh.exchange import answered
 from remote.agent import loop
 from tests.link import drops
 from tests.link.conftest import packed

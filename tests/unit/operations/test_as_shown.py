@@ -21,7 +21,7 @@ from console.operations.proxmox import ProxmoxError
 from console.operations.recovery_plan import build
 from console.operations.recovery_ways import Seen
 from console.operations.recovery_wish import RESTART, Wish
-from console.ssh.connection import Ran
+from console.ssh.exchange import Ran
 from console.ssh.pct import pct_exec
 from remote import processes
 from remote.server import launch, proof, stop, suspects
