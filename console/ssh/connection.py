@@ -141,7 +141,7 @@ class Connection:
             by_hand = f"ssh -p {hop.port} {hop.user}@{hop.host}"
             raise HostKeyUnknown(
                 f"{hop.known_as} is not in {hop.known_hosts[0]}; it shows the {kind} key {shown}",
-                f"Compare that with the host's own, then accept it: open hsconsole on a terminal, or `{by_hand}`.",
+                f"Compare that with the host's own, then accept it by hand: `{by_hand}`.",
             )
         try:
             known_hosts.store(hop.known_hosts[0], hop.known_as, kind, raw, hashed=hop.hash_names)

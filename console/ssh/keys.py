@@ -160,7 +160,7 @@ def _load(path: Path, attempts: Attempts) -> paramiko.PKey | None:
         return paramiko.PKey.from_path(path)
     except (TypeError, paramiko.PasswordRequiredException):
         attempts.locked.append(path)
-    except (OSError, ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
+    except Exception as error:  # of cryptography's kinds too: one that is of no use keeps no other from being tried
         attempts.unusable.append(f"{path} ({error})")
     return None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +75,33 @@ def test_a_file_that_is_no_key(profile: Profile, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("milk, eggs")
     with pytest.raises(AuthenticationFailed, match="notes"):
         clients.connect(with_key(profile, tmp_path / "notes"))
+
+
+def of_no_use_alone(path: Path, kind: bytes) -> Path:
+    """A private key as OpenSSH writes it, whose signatures come from elsewhere (a FIDO token) or which is of no use."""
+
+    def text(data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + data
+
+    public = text(kind) + text(b"k" * 32) + text(b"ssh:")
+    private = struct.pack(">II", 7, 7) + public + b"\1" + text(b"handle") + text(b"") + text(b"comment")
+    private += bytes(range(1, 1 + -len(private) % 8))
+    whole = text(b"none") * 2 + text(b"") + struct.pack(">I", 1) + text(public) + text(private)
+    body = base64.encodebytes(b"openssh-key-v1\0" + whole).decode()
+    path.write_text(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}-----END OPENSSH PRIVATE KEY-----\n")
+    return path
+
+
+@pytest.mark.parametrize("kind", [b"sk-ssh-ed25519@openssh.com", b"ssh-xmss@openssh.com", b"ssh-dss"])
+def test_a_key_of_a_kind_that_is_not_known_keeps_no_other_from_being_tried(
+    sshd: Sshd, config: SshConfig, tmp_path: Path, kind: bytes
+) -> None:
+    key = of_no_use_alone(tmp_path / "token", kind)
+    config.host("ct", sshd)
+    config.write(before=f"Host ct\n  IdentityFile {key}\n")
+    clients.connect(profile_of("ct", config)).close()
+    with pytest.raises(AuthenticationFailed, match="token"):
+        clients.connect(profile_of("ct", config, key=str(key)))
 
 
 def test_a_locked_key_without_an_agent_says_ssh_add(profile: Profile, sshd: Sshd, tmp_path: Path) -> None:
