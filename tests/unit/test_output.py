@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
-from console.cli import main
+from console.cli import main, output
 from console.cli.guard import OutputLost
+from remote.wire.plan import Check, Outcome, StepResult, Verdict
 from tests.unit.security.test_read_only import commands
 
 FULL = Path("/dev/full")
@@ -75,6 +76,19 @@ def test_most_commands_have_json() -> None:
 def test_the_text_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("profiles") == LOST
     assert "may have been done" in told(capsys)
+
+
+@pytest.mark.parametrize("lost", [OutputLost("full"), BrokenPipeError()])
+def test_a_step_that_nobody_hears_of_ends_no_action(lost: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def echo(*_: object, **__: object) -> None:
+        raise lost
+
+    monkeypatch.setattr(click, "echo", echo)
+    steps, on_step = output.steps_told(as_json=False)
+    on_step(StepResult("Stop it", ok=True))
+    assert [step.title for step in steps] == ["Stop it"]
+    with pytest.raises(type(lost)):
+        output.print_outcome(Outcome("server.stop", True, "Stopped.", (Check("port", Verdict.OK, "free"),)))
 
 
 def test_another_file_that_can_t_be_written_is_still_a_fault(
