@@ -166,7 +166,7 @@ def state(profile: str | None, as_json: bool) -> None:
 @command.command()
 @output.json_option
 @click.option("--follow", "-f", "following", is_flag=True, help="Go on with new lines until interrupted.")
-@click.option("--lines", "-n", default=50, show_default=True, help="How many to begin with.")
+@click.option("--lines", "-n", default=50, show_default=True, type=click.IntRange(1), help="How many to begin with.")
 @click.pass_obj
 def logs(profile: str | None, as_json: bool, following: bool, lines: int) -> None:
     """Show the end of the server's log. With --follow --json: a JSON document a line."""

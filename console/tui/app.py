@@ -250,7 +250,9 @@ class HsConsoleApp(App[None]):
         self.push_screen(HelpScreen())
 
     def _do_link_retry(self) -> None:
-        if self.link is not None:
+        if self.link is None:  # it could not even be made
+            self._open_link()
+        else:
             self.link.retry_now()
 
     def _do_quit(self) -> None:

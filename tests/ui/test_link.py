@@ -56,8 +56,11 @@ async def test_a_timer_that_never_fires_does_not_freeze_the_picture(monkeypatch:
         await until(pilot, lambda: "no NVIDIA library in this container" in words(pilot))
 
 
-async def test_a_factory_that_fails_is_shown() -> None:
+async def test_a_factory_that_fails_is_shown_and_can_be_tried_again() -> None:
+    tried: list[int] = []
+
     def broken(*args: Any) -> FakeLink:
+        tried.append(1)
         raise ConfigError("~/.ssh/config, line 3: unknown key", "Mend the line.")
 
     app = HsConsoleApp(scenes.PROFILE, broken)
@@ -65,6 +68,8 @@ async def test_a_factory_that_fails_is_shown() -> None:
         await showing(pilot, ErrorScreen)
         await pilot.pause()
         assert "line 3: unknown key" in words(pilot)
+        await pilot.press("escape", "r")
+        await until(pilot, lambda: len(tried) == 2)
 
 
 async def test_lost_the_picture_stays_with_its_age_and_comes_back() -> None:
