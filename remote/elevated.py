@@ -7,7 +7,6 @@ Nothing is asked that root's own look would not allow: a signal goes to a pid on
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import shutil
@@ -36,7 +35,6 @@ class Opened:
     dump_dir: str
 
 
-@functools.cache
 def problem() -> str:
     """Why nothing can be done as root from here; empty when it can."""
     if os.geteuid() == 0:

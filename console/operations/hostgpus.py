@@ -60,11 +60,11 @@ def parse(output: str, mark: str) -> HostGpus:
 def _facts(records: Records) -> HostGpus:
     processes = {one.pid: one for one in hostview.processes(records, {})}
     said = dict(rest.partition(" ")[::2] for kind, rest in records if kind == "smi")
-    indices = {row[1]: int(row[0]) for row in _rows(said.get("gpus", ""), 3) if row[0].isdigit()}
+    indices = {row[1]: int(row[0]) for row in _rows(said.get("gpus", ""), 3) if row[0].isdecimal()}
     holders: dict[str, list[Holder]] = {}
     for uuid, pid, used in _rows(said.get("apps", ""), 3):
-        if pid.isdigit():
-            bytes_used = int(used) * MIB if used.isdigit() else None
+        if pid.isdecimal():
+            bytes_used = int(used) * MIB if used.isdecimal() else None
             holders.setdefault(uuid, []).append(Holder(int(pid), bytes_used, processes.get(int(pid))))
     minors = dict(_cards(records))
     opened = _opened(records, processes)

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Callable, Optional
 
 from remote.agent.output import Output
@@ -19,7 +18,6 @@ from remote.wire.target import Target
 Handler = Callable[..., Any]
 NewContext = Callable[[Optional[Target], Callable[[Any], None], threading.Event], Any]
 
-WORKERS = 8
 SILENCE = 60.0  # seconds without a frame from the console until it is taken for gone
 GRACE = 5.0  # seconds for what is under way to come to its end
 ACTION_GRACE = 180.0  # seconds for an action: a stop's ladder must not be left halfway up
@@ -34,7 +32,6 @@ class Loop:
         self._new_context = new_context
         self._output = output
         self._target: Optional[Target] = None
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="call")
         self._running: dict[int, threading.Event] = {}
         self._acting: set[int] = set()  # those of them that are actions
         self._changed = threading.Condition()
@@ -64,11 +61,14 @@ class Loop:
                 self._acting.add(number)
         if name in ("ping", "open"):
             self._answer(number, name, args, cancelled)  # here and now: the heartbeat, and what later calls rest on
-        elif name.startswith("watch."):
-            stream = (number, name, args, cancelled)
-            threading.Thread(target=self._answer, args=stream, name=name, daemon=True).start()
-        else:
-            self._pool.submit(self._answer, number, name, args, cancelled)
+            return
+        # each in a thread of its own: those that wait for a file system that hangs hold up nobody, least of all a stop
+        thread = threading.Thread(target=self._answer, args=(number, name, args, cancelled), name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            remedy = "End something there, or raise the container's limit of processes and threads."
+            self._end(number, frames.error(number, OperatorError(f"{name} could not begin: {error}", remedy).report()))
 
     def _answer(self, number: int, name: str, args: dict[str, Any], cancelled: threading.Event) -> None:
         try:
@@ -79,6 +79,9 @@ class Loop:
             traceback.print_exc()
             what = f"{name}: {type(error).__name__}: {error}"
             frame = frames.error(number, ErrorReport("agent.fault", "The agent failed", what, "Please report this."))
+        self._end(number, frame)
+
+    def _end(self, number: int, frame: bytes) -> None:
         self._output.write(frame)
         with self._changed:
             self._running.pop(number, None)
@@ -86,7 +89,7 @@ class Loop:
             self._changed.notify_all()
 
     def _result(self, number: int, name: str, args: dict[str, Any], cancelled: threading.Event) -> Any:
-        if cancelled.is_set():  # while it waited for its turn: nobody would see what it does
+        if cancelled.is_set():  # as soon as it was asked: nobody would see what it does
             raise Refused(f"{name} was cancelled before it began")
         if name == "open":
             self._target = decode(Target, args["target"])

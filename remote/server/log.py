@@ -21,7 +21,7 @@ from remote.wire.masking import mask_text, secrets_of
 from remote.wire.server import LogLines
 from remote.wire.target import Target
 
-TAIL_BYTES = 1 << 20  # read from the end at most
+TAIL_BYTES = HEAD_BYTES = 1 << 20  # read from the end, or the beginning, at most
 MOST_LINES = 10_000
 TICK = 0.25  # seconds between two looks while following
 LINES_A_TICK = 500
@@ -71,10 +71,10 @@ def _last(found: list[str], lines: int) -> list[str]:
     return list(itertools.islice(wanted, max(0, min(lines, MOST_LINES))))[::-1]
 
 
-def first_lines(path: str, most_bytes: int = TAIL_BYTES) -> list[str]:
-    """The lines within the first `most_bytes` of a file. Raises OSError."""
+def first_lines(path: str) -> list[str]:
+    """The lines within the first MiB of a file. Raises OSError."""
     with open(path, "rb", opener=plain) as file:
-        return Splitter().feed(file.read(most_bytes))
+        return Splitter().feed(file.read(HEAD_BYTES))
 
 
 def follow(

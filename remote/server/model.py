@@ -14,6 +14,7 @@ from remote.wire.plan import Check, Verdict
 INDEX = "model.safetensors.index.json"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
 LARGEST_JSON = 64 << 20  # bytes
+MOST_LISTED = 3
 ITEM_BYTES = {"float32": 4, "float": 4}  # of --dtype; everything else SGLang serves in 2
 
 
@@ -129,6 +130,6 @@ def request_bytes(model: Config, tokens: int, layers: int, dtype: str) -> Option
     return tokens * (model.hidden_size * ITEM_BYTES.get(dtype, 2) * (layers + 1) + 8)
 
 
-def _listed(items: list[Any], most: int = 3) -> str:
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(map(str, items[:most])) + more
+def _listed(items: list[Any]) -> str:
+    more = f" and {len(items) - MOST_LISTED} more" if len(items) > MOST_LISTED else ""
+    return ", ".join(map(str, items[:MOST_LISTED])) + more

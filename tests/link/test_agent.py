@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ import pytest
 
 from console.ssh import pack
 from remote.agent import loop
+from remote.agent.output import Output
 from tests.link.conftest import packed
 
 FOUND = [
@@ -133,16 +136,35 @@ def test_an_action_under_way_has_the_time_it_needs(agent: Agent, tmp_path: Path)
     assert {path.read_text() for path in paths.values()} == {"begun\nended\n"}
 
 
-def test_a_call_that_is_cancelled_before_its_turn_does_nothing(agent: Agent, tmp_path: Path) -> None:
+def test_calls_that_hang_hold_up_no_action(agent: Agent, tmp_path: Path) -> None:
+    """As on a dead NFS mount: whoever asked has given up, and asks again."""
     agent.hear()
-    for number in range(loop.WORKERS):
+    for number in range(40):
         agent.say(json.dumps({"id": number, "call": "until_cancelled", "args": {}}).encode())
-    agent.say(json.dumps({"id": 99, "call": "once", "args": {"path": str(tmp_path / "ran")}}).encode())
-    for number in (99, 0):  # its turn comes when another ends
-        agent.say(json.dumps({"id": number, "cancel": True}).encode())
-    last = next(frame for frame in iter(agent.hear, None) if frame["id"] == 99)
-    assert last["error"]["id"] == "refused"
-    assert not (tmp_path / "ran").exists()
+    agent.say(json.dumps({"id": 99, "call": "run", "args": {"path": str(tmp_path / "ran"), "seconds": 0}}).encode())
+    last = next(frame for frame in iter(agent.hear, None) if frame["id"] == 99 and "event" not in frame)
+    assert "ok" in last
+    assert (tmp_path / "ran").read_text() == "begun\nended\n"
+
+
+def test_a_container_that_has_no_thread_left_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of that call, and not by an agent that ends."""
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name != "silence":
+            raise RuntimeError("can't start new thread")
+
+    asked = b'{"id": 1, "call": "echo", "args": {}}\n{"id": 2, "call": "ping", "args": {}}\n'
+    answers, output = os.pipe()
+    with os.fdopen(answers) as heard:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            loop.Loop({"ping": lambda _: 1}, lambda *_: None, Output(output)).serve(io.BytesIO(asked))
+        os.close(output)
+        first, second = map(json.loads, heard)
+    assert (first["id"], first["error"]["what"]) == (1, "echo could not begin: can't start new thread")
+    assert "limit" in first["error"]["remedy"]
+    assert second == {"id": 2, "ok": 1}
 
 
 def test_a_hangup_does_not(agent: Agent) -> None:

@@ -75,6 +75,11 @@ def test_nvidia_smi_of_the_host_is_read() -> None:
     assert ended is None
 
 
+def test_what_only_looks_like_numbers_is_none() -> None:
+    seen = hostgpus.parse(answer(smi("gpus", "²,  GPU-b, 3"), smi("apps", "GPU-c, ³, 5", "GPU-c, 999, ¹")), MARK)
+    assert seen.gpus == (HostGpu("GPU-c", None, (Holder(999, None, None),)),)
+
+
 def test_without_nvidia_smi_it_is_the_open_devices() -> None:
     seen = hostgpus.parse(
         answer(
