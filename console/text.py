@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from remote.wire import amounts
 
@@ -23,6 +24,14 @@ def harmless(text: str, longest: int = LONGEST) -> str:
 def one_line(text: str, longest: int = LONGEST) -> str:
     """`harmless` text in one line: what stands behind a line break of theirs would pass for words of ours."""
     return harmless(text[: longest + 1].replace("\n", "⏎"), longest)
+
+
+def moment(seconds: float) -> str:
+    """A point in time, given in seconds since the epoch: `2026-01-31 09:05:00 UTC`; `?` for what is none."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return "?"
 
 
 def span(seconds: float) -> str:

@@ -6,7 +6,6 @@ By plain `sh` over the host's own ssh; no agent runs there. What was printed dec
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import importlib.resources
 import ipaddress
@@ -14,7 +13,7 @@ import re
 import secrets
 import shlex
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from console.text import harmless
 from remote.wire.masking import mask_argv
@@ -28,7 +27,9 @@ SCRIPTS = importlib.resources.files("console.operations") / "sh"
 
 @dataclasses.dataclass(frozen=True)
 class HostProcess:
-    """A process by the host's pid. inner: its pid in the container, None outside of it. age: seconds.
+    """A process by the host's pid. inner: its pid in the container, None outside of it.
+
+    age: seconds. started: seconds since the epoch by the host's clock.
 
     waits: the kernel function that a thread of it waits in (state D), empty when none does.
     frozen: files that thaw its control group and those above it, of each that is frozen. dump_dir: of its environment.
@@ -47,6 +48,7 @@ class HostProcess:
     waits: str = ""
     frozen: tuple[str, ...] = ()
     dump_dir: str = ""
+    started: float = 0.0
 
     @property
     def titled(self) -> bool:
@@ -66,6 +68,14 @@ class HostFacts:
     processes: tuple[HostProcess, ...] = ()
     namespace: str = ""
     frozen: tuple[str, ...] = ()
+
+
+class Clock(NamedTuple):
+    """Of the host, as it was looked at. ticks: of the kernel, a second. uptime, now: seconds, now since the epoch."""
+
+    ticks: float
+    uptime: float
+    now: float
 
 
 class Unreadable(Exception):
@@ -101,7 +111,7 @@ def read(output: str, mark: str, facts: Callable[[Records], T]) -> T:
     records = [line.split(" ", 1) for line in body.splitlines() if line]
     try:
         return facts([(record[0], record[1] if len(record) > 1 else "") for record in records])
-    except (ValueError, IndexError, KeyError, binascii.Error, UnicodeError) as error:
+    except (ValueError, LookupError, ArithmeticError) as error:
         raise Unreadable(f"the host's answer is garbled: {error}") from None
 
 
@@ -133,13 +143,14 @@ def _frozen(records: Records) -> dict[int, tuple[str, ...]]:
 def processes(records: Records, holds: dict[int, set[str]]) -> list[HostProcess]:
     """Those described. holds: by pid, the addresses that it listens on."""
     frozen = _frozen(records)
-    ticks, uptime = dict(records)["clock"].split()
-    found = (_process(rest, holds, frozen, int(ticks), float(uptime)) for kind, rest in records if kind == "proc")
+    ticks, uptime, now = map(float, dict(records)["clock"].split())
+    clock = Clock(ticks, uptime, now)
+    found = (_process(rest, holds, frozen, clock) for kind, rest in records if kind == "proc")
     return [one for one in found if one is not None]
 
 
 def _process(
-    rest: str, holds: dict[int, set[str]], frozen: dict[int, tuple[str, ...]], ticks: int, uptime: float
+    rest: str, holds: dict[int, set[str]], frozen: dict[int, tuple[str, ...]], clock: Clock
 ) -> HostProcess | None:
     """None for one that ended while it was looked at."""
     pid, where, waits, packed = rest.split()
@@ -150,6 +161,7 @@ def _process(
         return None
     name = stat[stat.index("(") + 1 : stat.rindex(")")]
     fields = stat[stat.rindex(")") + 2 :].split()
+    age = max(0.0, clock.uptime - int(fields[19]) / clock.ticks)
     words = cmdline.rstrip("\0").split("\0")
     return HostProcess(
         pid=int(pid),
@@ -159,12 +171,13 @@ def _process(
         command=harmless(" ".join(mask_argv(words)) or f"[{name}]"),
         name=name,
         uid=int(_field(status, "Uid").split()[0]),
-        age=max(0.0, uptime - int(fields[19]) / ticks),
+        age=age,
         cgroup=_cgroup(cgroup),
         holds=tuple(sorted(holds.get(int(pid), ()))),
         waits="" if waits == "-" else harmless(waits),
         frozen=frozen.get(int(pid), ()),
         dump_dir=folder.rstrip("\n"),
+        started=clock.now - age,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from console.config.profile import Profile
 from console.operations.hostview import HostProcess
 from console.operations.recovery_ways import Seen
-from console.text import harmless, span
+from console.text import harmless, moment, span
 from remote.wire.plan import Step
 from remote.wire.recovery import PortFacts
 from remote.wire.server import ProcessInfo
@@ -52,7 +52,7 @@ def brief(process: ProcessInfo) -> str:
     command = harmless(process.command, 200)
     group = f" [{harmless(process.cgroup, 100)}]" if process.cgroup.strip("/") else ""
     who = f"pid {process.pid} of {process.user or '?'}"
-    return f"{who}, {span(process.age)} old, state {process.state}: {command}{group}"
+    return f"{who}, {_since(process)}, state {process.state}: {command}{group}"
 
 
 def outside(process: HostProcess, *, ours: bool, memory: str = "") -> str:
@@ -64,8 +64,13 @@ def outside(process: HostProcess, *, ours: bool, memory: str = "") -> str:
 def host_brief(process: HostProcess) -> str:
     command = harmless(process.command, 200)
     where = "outside of the container" if process.inner is None else f"pid {process.inner} in the container"
-    age = span(process.age)
-    return f"host pid {process.pid} of uid {process.uid}, {age} old, state {process.state}: {command} ({where})"
+    who = f"host pid {process.pid} of uid {process.uid}"
+    return f"{who}, {_since(process)}, state {process.state}: {command} ({where})"
+
+
+def _since(process: ProcessInfo | HostProcess) -> str:
+    """By the clock of the machine that it runs on, as `ps` there has it."""
+    return f"{span(process.age)} old (since {moment(process.started)})"
 
 
 def notes(seen: Seen, profile: Profile, left_alone: list[ProcessInfo], beyond: list[ProcessInfo]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.text import harmless, size, span
+from console.text import harmless, moment, size, span
 from remote.wire.amounts import age
 
 
@@ -60,3 +60,10 @@ def test_age(seconds: float, text: str) -> None:
 )
 def test_span(seconds: float, text: str) -> None:
     assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1796040191.4, "2026-11-30 12:03:11 UTC"), (1e300, "?"), (float("nan"), "?")]
+)
+def test_moment(seconds: float, text: str) -> None:
+    assert moment(seconds) == text

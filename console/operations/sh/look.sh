@@ -1,6 +1,6 @@
 # Who holds a port of a container, as its Proxmox host sees it. Arguments: VMID PORT MARK.
 # Prints records, one a line, between `MARK begin` and `MARK end`; what may hold any byte is in base64.
-#   user UID · clock TICKS_PER_SECOND UPTIME · init PID        of the container's process 1, empty when it does not run
+#   user UID · clock TICKS_PER_SECOND UPTIME NOW · init PID        of the container's process 1, empty when it does not run
 #   listen ADDRESS UID INODE · hold socket:[INODE] PATH        of the port, in the container's network
 #   namespace PID_NAMESPACE                                    the container's
 #   frozen, proc                                               as process.sh has them; frozen also of process 1
@@ -56,7 +56,7 @@ holders() {
 
 echo "$mark begin"
 echo "user $(id -u)"
-echo "clock $(getconf CLK_TCK) $(cut -d' ' -f1 /proc/uptime)"
+echo "clock $(getconf CLK_TCK) $(cut -d' ' -f1 /proc/uptime) $(date +%s)"
 init=$(lxc-info -n "$vmid" -p -H 2>/dev/null)
 echo "init $init"
 [ -n "$init" ] && look 2>/dev/null

@@ -72,7 +72,7 @@ class ConfirmScreen(Dialog[str]):
         self._fill()
 
     def _fill(self) -> None:
-        width = min(self.size.width, 104) - 8
+        width = min(self.size.width, 104) - 10  # with room for a scrollbar
         self.query_one("#dialog-text", Static).update(Content("\n").join(plan_lines(self.plan, width)))
 
     def _title(self) -> Content:

@@ -12,8 +12,8 @@ RECOVER = Plan(
     needed=True,
     steps=(
         Step(
-            "pid 48301 of root, 2 h old, state D: sglang::scheduler_TP0; holds 0.0.0.0:8000 – ours: left over from the "
-            "server that hsconsole started (same session)"
+            "pid 48301 of root, 2:00:14 old (since 2026-01-31 07:04:46 UTC), state D: sglang::scheduler_TP0; holds "
+            "0.0.0.0:8000 – ours: left over from the server that hsconsole started (same session)"
         ),
         Step("Ask them to end", "kill -TERM 48301"),
         Step("Kill what is left", "kill -KILL 48301"),
@@ -27,7 +27,10 @@ END_PYTHONS = Plan(
     needed=True,
     steps=(
         *RECOVER.steps[:1],
-        Step("pid 77 of ann, 3 d old, state S: python3 -m ipykernel_launcher – NOT ours (a Python process)"),
+        Step(
+            "pid 77 of ann, 3 d 4 h old (since 2026-01-28 04:12:09 UTC), state S: python3 -m ipykernel_launcher – "
+            "NOT ours (a Python process), named by you"
+        ),
         Step("Ask them to end", "kill -TERM 48301 77"),
         Step("Kill what is left", "kill -KILL 48301 77"),
         Step(PORT_FREE),

@@ -45,7 +45,7 @@ def process(pid: int, where: str, command: str, inner: int = 0) -> str:
 
 
 def answer(*records: str) -> str:
-    body = "\n".join(["user 0", "clock 100 1000.0", "init 100", *records])
+    body = "\n".join(["user 0", "clock 100 1000.0 1796031234", "init 100", *records])
     return f"hello\n{MARK} begin\n{body}\n{MARK} end\n"
 
 

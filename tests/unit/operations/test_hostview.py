@@ -84,7 +84,11 @@ def test_cut_anywhere_it_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["proc 1 inside", "proc x inside - a.b.c.d.e", "listen 0:1F40", "hold socket:[9] /proc/1/fd/3", "clock 100"]
+    "line",
+    [
+        *("proc 1 inside", "proc x inside - a.b.c.d.e", "listen 0:1F40", "hold socket:[9] /proc/1/fd/3"),
+        *("clock 100", "clock 0 1 1"),
+    ],
 )
 def test_garbled_it_is_refused(line: str) -> None:
     with pytest.raises(hostview.Unreadable, match="garbled"):

@@ -29,7 +29,9 @@ PROFILE = Profile(
 )
 ALONE = msgspec.structs.replace(PROFILE, proxmox=None)
 HELD = ("0.0.0.0:8000",)
-OURS = ProcessInfo(53, 900, "sglang::scheduler_TP0", "root", "S", age=75.0, ours=True, why="by record", holds=HELD)
+OURS = ProcessInfo(
+    53, 900, "sglang::scheduler_TP0", "root", "S", 1796040191.0, 75.0, ours=True, why="by record", holds=HELD
+)
 KERNEL = ProcessInfo(77, 901, "python3 -m ipykernel_launcher", "ann", "S", age=9.0, why="no SGLang process", holds=HELD)
 OTHER = ProcessInfo(88, 902, "python3 other.py", "ann", "S")
 OUTSIDE = HostProcess(4242, 903, None, "S", "python3 x.py", "python3", 0, 9.0, "/", HELD)
@@ -53,7 +55,8 @@ def text(plan: Plan) -> str:
 def test_ours_are_listed_with_their_ground_and_signalled() -> None:
     plan = build(Seen(facts(OURS)), PROFILE, Wish())
     assert plan.steps[0].title == (
-        "pid 53 of root, 1:15 old, state S: sglang::scheduler_TP0; holds 0.0.0.0:8000 – ours: by record"
+        "pid 53 of root, 1:15 old (since 2026-11-30 12:03:11 UTC), state S: sglang::scheduler_TP0; "
+        "holds 0.0.0.0:8000 – ours: by record"
     )
     assert [step.command for step in plan.steps[1:]] == ["kill -TERM 53", "kill -KILL 53", ""]
     assert plan.basis["processes"] == [[53, 900]]

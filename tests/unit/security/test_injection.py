@@ -216,7 +216,13 @@ def test_an_answer_of_the_host_is_facts_or_said_to_be_none(seed: int) -> None:
     stat = f"77 ({name}) S {' '.join(['1'] * 18)} 500 1"
     status = "Name:\tx\nUid:\t0\t0\nNSpid:\t77\t7\n"
     packed = ".".join(base64.b64encode(t.encode()).decode() for t in (stat, words + "\0--x", status, "0::/a", "/d"))
-    rows = ["user 0", "clock 100 1000.0", "init 70", "listen 0100007F:1F40 0 5", "hold socket:[5] /proc/77/fd/3"]
+    rows = [
+        "user 0",
+        "clock 100 1000.0 1796031234",
+        "init 70",
+        "listen 0100007F:1F40 0 5",
+        "hold socket:[5] /proc/77/fd/3",
+    ]
     rows.append(f"proc 77 inside - {packed}")
     broken = list(rows)
     if seed % 2:
