@@ -16,7 +16,7 @@ from remote.processes import Identity
 from remote.statedir import state_dir, write_json
 from remote.wire import locks
 from remote.wire.codec import decode, encode
-from remote.wire.errors import Refused, WireError
+from remote.wire.errors import OperatorError, Refused
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LOGS_KEPT = 3
@@ -84,7 +84,7 @@ def read(port: int) -> Optional[Record]:
     try:
         text = _path(port).read_text(encoding="utf-8")
         return decode(Record, json.loads(text))
-    except (OSError, ValueError, RecursionError, WireError):
+    except (OSError, ValueError, RecursionError, OperatorError):
         return None
 
 
@@ -121,10 +121,17 @@ def rotate_log(port: int) -> str:
 
 @contextlib.contextmanager
 def lock(port: int, purpose: str) -> Iterator[None]:
-    """Only one at a time may start or stop the server of a port. Raises Refused, naming who does and since when."""
-    path = Path(state_dir()) / f"server-{port}.lock"
-    # no descriptor leaks to the server: Python's are closed on exec
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    """Only one at a time may start or stop the server of a port. Raises Refused, naming who does and since when.
+
+    Where there is no place for it nobody is turned away: a full disk must not keep a server from being stopped, and a
+    start has no place for its log then.
+    """
+    try:
+        # no descriptor leaks to the server: Python's are closed on exec
+        handle = os.open(Path(state_dir()) / f"server-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except (OSError, OperatorError):
+        yield
+        return
     try:
         if not locks.take(handle):
             raise Refused(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from remote import statedir
 from remote.server import record
 from remote.statedir import state_dir
 from remote.wire.errors import Refused
@@ -18,6 +19,12 @@ def test_the_lock_names_its_holder() -> None:
         pass
     with record.lock(1, "is stopping"):
         pass
+
+
+def test_where_there_is_no_place_for_it_nobody_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statedir, "candidates", lambda env: ["/proc/hsconsole"])
+    with record.lock(1, "is stopping"), record.lock(1, "is recovering"):
+        assert record.read(1) is None
 
 
 def test_all_may_log_in_as_one_user(monkeypatch: pytest.MonkeyPatch) -> None:

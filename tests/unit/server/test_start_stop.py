@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from remote import ports, processes
+from remote import ports, processes, statedir
 from remote.server import launch, log, preflight, record, state, stop
 from remote.server.command import DUMP_DIR
 from remote.wire.codec import encode
-from remote.wire.errors import ChangedSincePlan, Refused, ServerError
+from remote.wire.errors import ChangedSincePlan, OperatorError, Refused, ServerError
 from remote.wire.plan import Outcome, StepResult, Verdict
 from remote.wire.server import Phase
 from remote.wire.target import Target
@@ -234,6 +234,16 @@ def test_a_full_disk_keeps_no_server_from_being_stopped(stand_in: StandIn) -> No
     with full_disk():
         outcome, _ = stopped(stand_in.target)
     assert outcome.ok
+
+
+def test_nor_does_one_that_can_only_be_read(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as started by hand then."""
+    start(stand_in.target)
+    monkeypatch.setattr(statedir, "candidates", lambda env: ["/proc/hsconsole"])
+    outcome, _ = stopped(stand_in.target)
+    assert outcome.ok, outcome
+    with pytest.raises(OperatorError, match="/proc/hsconsole"):
+        start(stand_in.target)
 
 
 def test_a_full_disk_is_said_before_a_start(stand_in: StandIn) -> None:
