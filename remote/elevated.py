@@ -23,6 +23,7 @@ from remote.wire.signals import marked
 
 FLAG = "--as-root"
 TIMEOUT = 15.0  # seconds
+MAY = 6.0  # for whether it may at all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Opened:
 
 
 def problem() -> str:
-    """Why nothing can be done as root from here; empty when it can."""
+    """Why nothing can be done as root from here; empty when it can. Asked anew each time: sudoers may be mended."""
     if os.geteuid() == 0:
         return ""
     sudo = shutil.which("sudo")
@@ -45,8 +46,10 @@ def problem() -> str:
     if not sys.argv[0].endswith(".pyz"):
         return "only the packed agent runs itself through sudo"
     try:
-        done = subprocess.run([sudo, "-n", "true"], stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = subprocess.run([sudo, "-n", "true"], stdin=subprocess.DEVNULL, capture_output=True, timeout=MAY)
+    except subprocess.TimeoutExpired:
+        return f"sudo gives no answer in {MAY:.0f} s"
+    except OSError as error:
         return f"sudo: {error}"
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     return "" if done.returncode == 0 else said[-1] if said else "sudo refuses"

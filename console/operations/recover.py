@@ -189,8 +189,11 @@ def _look_inside(ways: Ways) -> list[Check]:
 
 def _restart_sshd(ways: Ways, line: str, on_step: OnStep) -> Check:
     began = time.monotonic()
-    ok = ways.again(line)
-    found = "it listens again" if ok else "it does not listen"
+    try:
+        ok = ways.again(line)
+        found = "it listens again" if ok else "it does not listen"
+    except OperatorError as error:
+        ok, found = False, error.what
     on_step(StepResult(recovery_words.SSHD, ok, found, time.monotonic() - began, line))
     return Check("sshd", Verdict.OK if ok else Verdict.BAD, found, "" if ok else "See `journalctl -u ssh` there.")
 

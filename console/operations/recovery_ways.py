@@ -28,7 +28,14 @@ from remote.wire.server import Phase
 
 FACTS = 30.0  # seconds; a server that hangs is asked first, for its health and for a token
 EXEC = 10.0  # seconds; in a container that is frozen or can't fork, `pct exec` hangs
-SSHD_LISTENS = "ss -ltnH | grep -q ':{port} ' && echo listens || echo deaf"
+# connections that nobody accepts, a while later still, are those of an sshd that hangs
+SSHD_LISTENS = """\
+for _ in 1 2; do
+  sockets=$(ss -ltnH | grep ':{port} ') || break
+  echo "$sockets" | grep -q '^LISTEN *[1-9]' || {{ echo listens; exit; }}
+  sleep 0.5
+done
+echo deaf"""
 HOST_KEYS = "cat /etc/ssh/ssh_host_*_key.pub"
 
 
@@ -42,8 +49,8 @@ class Seen:
 
     way: "link", "pct" (the agent runs there through the host's `pct exec`) or "host" (only the host's own view).
     no_inside, no_host: why there is no such view; empty when there is one, or none was needed.
-    sshd_dead: nobody listens for ssh in the container. prefix, limits: as ProxmoxHost has them; prefix is None when
-    there is no connection to the host. memory: of the GPUs, by process.
+    sshd_dead: nobody listens for ssh in the container, or who does accepts nobody. prefix, limits: as ProxmoxHost has
+    them; prefix is None when there is no connection to the host. memory: of the GPUs, by process.
     """
 
     facts: PortFacts | None
@@ -70,6 +77,7 @@ class Ways:
         self.way = "link"
         self._stack = contextlib.ExitStack()
         self._host: ProxmoxHost | None = None
+        self._no_host: OperatorError | None = None
         self._exec_works = False
 
     def __enter__(self) -> Self:
@@ -85,8 +93,14 @@ class Ways:
         """The Proxmox host. Raises LinkError when there is none in the profile, or it can't be reached."""
         if self.profile.proxmox is None:
             raise LinkError("the profile names no Proxmox host", "Add a [proxmox] table with host and vmid.")
+        if self._no_host is not None:  # which took its time to find out
+            raise self._no_host
         if self._host is None:
-            self._host = self._stack.enter_context(ProxmoxHost(self.profile.proxmox))
+            try:
+                self._host = self._stack.enter_context(ProxmoxHost(self.profile.proxmox))
+            except OperatorError as error:
+                self._no_host = error
+                raise
         return self._host
 
     def see(self, *, restart: bool = False) -> Seen:
@@ -127,7 +141,9 @@ class Ways:
         if self.agent is not None:
             try:
                 return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), None
-            except LinkError:
+            except OperatorError:
+                if self.profile.proxmox is None:
+                    raise
                 self.agent = None
         try:
             self.agent, self.way = self._agent_by_host(), "pct"

@@ -126,7 +126,8 @@ class Connection:
         options.key_types = _preferred(known_hosts.known_kinds(hop.known_as, hop.known_hosts), options.key_types)
         try:
             transport.start_client(timeout=HANDSHAKE)
-            transport.get_remote_server_key()  # start_client returns silently when its time is up
+            if not transport.initial_kex_done:  # it returns silently when its time is up
+                raise TimeoutError(f"no answer within {HANDSHAKE:.0f} s")
         except (paramiko.SSHException, EOFError, OSError) as error:
             told = proxy.told() if proxy else ""
             what = f"{hop.label} did not complete an SSH handshake: {told or error or 'it closed the line'}"

@@ -306,6 +306,25 @@ def test_a_host_that_is_lost_before_the_second_look_takes_no_word_back(
     assert fault.what in outcome.checks[-1].found
 
 
+def test_an_sshd_that_does_not_start_takes_no_outcome_along(
+    host: type[HereHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = build(Seen(None, HostFacts(1), "host", prefix="", sshd_dead=True), profile(), Wish())
+    start_sshd = shown(plan)[-1]
+    run_line = HereHost.run
+
+    def hang(host: HereHost, line: str, timeout: float = 20.0) -> Ran:
+        if line == start_sshd:
+            raise LinkError("no end within 20 s")
+        return run_line(host, line, timeout)
+
+    monkeypatch.setattr(HereHost, "run", hang)
+    outcome, steps = run(plan)
+    assert (steps[-1].command, steps[-1].ok) == (start_sshd, False)
+    assert ("sshd", Verdict.BAD, "no end within 20 s") in [(one.name, one.verdict, one.found) for one in outcome.checks]
+    assert "port by the host" in [one.name for one in outcome.checks], "and it is looked at all the same"
+
+
 def test_memory_that_does_not_come_back_is_no_recovery(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspects, "look", lambda target: ((), ()))
     held = Check("gpu memory", Verdict.BAD, "above what it was before the start: GPU 1: 143 GB", "See who uses it.")
