@@ -25,9 +25,9 @@ def note(port: int, server: Optional[Identity], came: bool, waited: float) -> Ve
     busy with others', for its log can't be read.
     """
     before = last(port, server)
-    verdict = Verdict.OK if came else _of_silence(before, waited)
+    lines = [] if came else _log(server)
+    verdict = Verdict.OK if came else _of_silence(before, waited, worked=_has_worked(server, lines))
     if verdict is Verdict.BAD:
-        lines = _log(server)
         if not lines:
             return Verdict.UNKNOWN
         if progress.busy_until(lines) >= time.time():
@@ -42,6 +42,19 @@ def last(port: int, server: Optional[Identity]) -> Optional[Judgement]:
     return judgement.last(port, server, judgement.REQUESTS) if server is not None else None
 
 
+def compiles_until(port: int, server: Optional[Identity]) -> Optional[float]:
+    """Until when silence may be that of a first request, seconds since the epoch; None where it is not, or no more."""
+    before = last(port, server)
+    until = before.at + FIRST if before is not None and before.verdict is Verdict.UNKNOWN else 0.0
+    return until if until > time.time() else None
+
+
+def _has_worked(server: Optional[Identity], lines: list[str]) -> bool:
+    """By the log of that very process, which may have been begun by one before it."""
+    process = processes.alive(server) if server is not None else None
+    return process is not None and progress.has_worked(lines, time.time() - process.age)
+
+
 def _log(server: Optional[Identity]) -> list[str]:
     path = processes.output_file(server.pid) if server is not None else None
     try:
@@ -50,8 +63,10 @@ def _log(server: Optional[Identity]) -> list[str]:
         return []
 
 
-def _of_silence(before: Optional[Judgement], waited: float) -> Verdict:
-    if before is None:
+def _of_silence(before: Optional[Judgement], waited: float, *, worked: bool) -> Verdict:
+    if worked:
+        compiles = False
+    elif before is None:
         compiles = waited < FIRST
     else:
         compiles = before.verdict is Verdict.UNKNOWN and time.time() < before.at + FIRST

@@ -6,6 +6,7 @@ CANARY: do its dumps mean what they should? REQUESTS: does it answer any?
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import time
@@ -34,18 +35,26 @@ def keep(port: int, server: Optional[Identity], verdict: Verdict, by: str = CANA
     """Note the verdict, unless another server runs by now. Where it can't be written, nothing is lost but that."""
     if server is None or serving(port) != server:
         return
-    kept = {**_key(server), "judgement": encode(Judgement(verdict, time.time()))}
+    kept = {**_key(server), "judgement": encode(Judgement(verdict, time.time())), "uptime": _uptime()}
     with contextlib.suppress(OSError, OperatorError):
         write_json(os.fspath(_path(port, by)), kept)
 
 
 def last(port: int, server: Identity, by: str = CANARY) -> Optional[Judgement]:
-    """What was noted of this very process; None when nothing was, or it can't be read."""
+    """What was noted of this very process; None when nothing was, or it can't be read.
+
+    Its age is right, and so its time by the clock of now, however that was set since.
+    """
     try:
         kept = json.loads(_path(port, by).read_text(encoding="utf-8"))
-        return decode(Judgement, kept["judgement"]) if _key(server).items() <= kept.items() else None
+        found = decode(Judgement, kept["judgement"]) if _key(server).items() <= kept.items() else None
+        return found and dataclasses.replace(found, at=time.time() - (_uptime() - kept["uptime"]))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OperatorError):
         return None
+
+
+def _uptime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _key(server: Identity) -> dict[str, Any]:

@@ -6,12 +6,13 @@ The request is of the kind that the dumper leaves out.
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from typing import Optional
 
 from remote import interpreter, processes
 from remote.dumps.generate import Generate
-from remote.server import ask, find
+from remote.server import answering, ask, find, judgement
 from remote.server.command import DUMP_DIR
 from remote.server.find import Found
 from remote.wire.errors import ServerError
@@ -28,6 +29,10 @@ WORDS = {
     "kernels are compiled, and whether it works on others only its log tells",
     Verdict.BAD: f"answers /health, but not requests: none within {DEADLINE:.0f} s, and it works on no other",
 }
+COMPILES = (
+    f"no answer within {DEADLINE:.0f} s, which may be well until {{until}}: kernels are compiled for a first request, "
+    "and none is known to have been answered"
+)
 REMEDIES = {
     Verdict.UNKNOWN: "Look again in a minute or two; or wait for the answer: hsconsole dumps test.",
     Verdict.BAD: "Look at its log; to end it: hsconsole server recover.",
@@ -49,7 +54,14 @@ def ask_for_a_token(target: Target) -> Check:
     answer = server.answer()
     if answer.problem and answer.came is not False:
         return Check(NAME, Verdict.WARN, f"asked for one token, it {answer.problem}")
-    return Check(NAME, answer.told, WORDS[answer.told], REMEDIES.get(answer.told, ""))
+    return Check(NAME, answer.told, _words(answer.told, target.port), REMEDIES.get(answer.told, ""))
+
+
+def _words(told: Verdict, port: int) -> str:
+    until = answering.compiles_until(port, judgement.serving(port)) if told is Verdict.UNKNOWN else None
+    if until is None:
+        return WORDS[told]
+    return COMPILES.format(until=time.strftime("%H:%M:%S", time.localtime(until)))
 
 
 def _why_not(found: Found, target: Target) -> str:

@@ -134,6 +134,17 @@ def busy_until(lines: Iterable[str]) -> float:
     return max(ends)
 
 
+def has_worked(lines: Iterable[str], since: float) -> bool:
+    """Was a pass over more than a token done since then?
+
+    Stamps are whole seconds. A decoding pass is logged behind it; a prefill before it begins, and the next one's line
+    may come before it ends.
+    """
+    batches = (BATCH.search(line) for line in lines if (stamp(line) or 0.0) > since - 1.0)
+    tokens = [batch.group(1) for batch in batches if batch]
+    return None in tokens or sum(count != "1" for count in tokens) > 2
+
+
 def load_seconds(lines: Iterable[str], started: float) -> Optional[float]:
     """How long the start took, by the line that says ready."""
     for line in lines:

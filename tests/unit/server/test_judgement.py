@@ -41,6 +41,17 @@ def test_it_is_told_with_its_time(own: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert own.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("jump", [-86400.0, 86400.0])
+def test_it_is_as_old_as_it_is_whatever_becomes_of_the_clock(
+    own: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    server, clock = kept(monkeypatch), time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + jump)
+    found = judgement.last(8000, server)
+    assert found is not None
+    assert 0 <= time.time() - found.at < 60
+
+
 @pytest.mark.parametrize("other", [Identity(8, 99), Identity(7, 100)], ids=["pid", "start time"])
 def test_not_of_another_process(own: Path, monkeypatch: pytest.MonkeyPatch, other: Identity) -> None:
     kept(monkeypatch)

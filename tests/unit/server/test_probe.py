@@ -111,6 +111,10 @@ def test_before_its_first_answer_it_may_compile_kernels_for_minutes(
     for _ in range(2):
         found = probe.ask_for_a_token(stand_in.target)
         assert (found.verdict, "kernels" in found.found) == (Verdict.UNKNOWN, True)
+    first = known(stand_in)
+    assert first is not None
+    until = time.strftime("%H:%M:%S", time.localtime(first.at + answering.FIRST))
+    assert f"may be well until {until}: kernels" in found.found
     facts = suspects.facts(stand_in.target)
     assert (facts.phase, "kernels" in facts.detail) == (Phase.READY, True)
     plan = build(Seen(facts), profile(), Wish())
@@ -118,6 +122,31 @@ def test_before_its_first_answer_it_may_compile_kernels_for_minutes(
     monkeypatch.setattr(answering, "FIRST", 0.1)  # since the first of them
     assert probe.ask_for_a_token(stand_in.target).verdict is Verdict.BAD
     assert state.read(stand_in.target).phase is Phase.UNHEALTHY
+
+
+@pytest.mark.parametrize(
+    ("batches", "hangs"),
+    [
+        (["Decode batch"], True),
+        (["Prefill batch, #new-token: 10"] * 3, True),
+        (["Prefill batch, #new-token: 10"] * 2, False),  # the second is logged before the first is done
+        (["Prefill batch, #new-token: 1"] * 9, False),  # questions of ours
+    ],
+)
+def test_what_its_log_shows_it_has_answered(stand_in: StandIn, batches: list[str], hangs: bool) -> None:
+    """It was asked by others alone: then it compiles no kernels for a first one, and is a case at once."""
+    ready(stand_in, "deaf")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "BETWEEN_LOGS", -60.0)  # done for long
+        for batch in batches:
+            logs(stand_in, batch)
+        assert probe.ask_for_a_token(stand_in.target).verdict is (Verdict.BAD if hangs else Verdict.UNKNOWN)
+
+
+def test_a_log_that_another_server_began_tells_nothing_of_this_one() -> None:
+    lines = [line("Decode batch", ago=100)]
+    assert progress.has_worked(lines, time.time() - 120)
+    assert not progress.has_worked(lines, time.time() - 50)
 
 
 def test_every_request_tells(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
