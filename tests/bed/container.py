@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.bed.machines import CGROUPS, Bed
@@ -94,9 +95,12 @@ class Ground:
         return time.monotonic()
 
     def wait_until_begun(self, action: str) -> None:
-        deadline = time.monotonic() + 30.0
-        while self.recorded(action)[-1:] != ["begin"]:
-            assert time.monotonic() < deadline, f"no {action} has begun"
+        self.wait_until(lambda: self.recorded(action)[-1:] == ["begin"], f"no {action} has begun")
+
+    def wait_until(self, seen: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + 60.0
+        while not seen():
+            assert time.monotonic() < deadline, otherwise
             time.sleep(0.05)
 
     @property

@@ -19,6 +19,11 @@ def drop() -> None:
     _spoil(arriving=f"ip saddr {CONTAINER} drop;", leaving=f"ip daddr {CONTAINER} drop;")
 
 
+def deafen() -> None:
+    """What is said to the container arrives there, and nothing comes back."""
+    _spoil(arriving=f"ip saddr {CONTAINER} drop;")
+
+
 def reset() -> None:
     """Whatever leaves is answered with a reset."""
     _spoil(leaving=f"ip daddr {CONTAINER} tcp dport 22 reject with tcp reset;")

@@ -1,15 +1,16 @@
 """The whole recovery of a real SGLang server in the container: frozen, deaf to SIGTERM, and started again each time.
 
-The first is started by hand, and restarted with its flags.
+The first is started by hand, and restarted with its flags. Of every action here the link goes midway.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,8 +21,9 @@ from console.demo.engine import ENVIRONMENT, Engine, build
 from console.demo.profile import FLAGS, LAYERS
 from console.operations import calls, fate, follow
 from console.operations.recovery_wish import Wish
-from remote.wire.plan import Plan
+from remote.wire.plan import Plan, StepResult, Verdict
 from remote.wire.server import Phase, ServerState
+from tests.bed import line
 from tests.bed.conftest import profile_of
 from tests.bed.container import PORT, Ground
 from tests.bed.machines import Bed
@@ -64,38 +66,43 @@ def real(engine: Engine, real_bed: Bed) -> Iterator[Profile]:
         yield msgspec.structs.replace(base, container=container, server=server, dump=dump)
 
 
-def act(profile: Profile, action: str, midway: Callable[[], None] = lambda: None) -> list[str]:
-    """The steps' titles. midway: done meanwhile, in a thread of its own."""
-    titles: list[str] = []
+def act(profile: Profile, ground: Ground, action: str) -> None:
+    """The link goes while it is under way: its outcome is learned over the next one, and it was done once."""
     with agent_of(profile) as agent:
         assert agent is not None
         plan = calls.plan(agent, action)
-        other = threading.Thread(target=midway)
-        other.start()
-        outcome = calls.run(agent, profile, plan, lambda step: titles.append(step.title))
-        assert outcome.ok, outcome
-        other.join()
-    return titles
+        with cut_off(ground, action) as steps:
+            outcome = calls.run(agent, profile, plan, steps.append)
+    assert outcome.ok, outcome
 
 
-def start(profile: Profile, action: str = "server.start") -> ServerState:
-    act(profile, action)
-    return until_ready(profile)
-
-
-def start_while_the_link_is_cut(profile: Profile, ground: Ground) -> None:
-    """Its outcome is learned over the next link, and it is one start."""
-    before = ground.recorded("server.start")
+@contextlib.contextmanager
+def cut_off(ground: Ground, action: str) -> Iterator[list[StepResult]]:
+    """What is asked meanwhile is asked, however soon it is done: from then on nothing is heard until the next link."""
+    before, steps = ground.recorded(action), list[StepResult]()
 
     def cut() -> None:
-        ground.wait_until_begun("server.start")
-        ground.kill_sessions()
+        try:
+            ground.wait_until(lambda: ground.recorded(action) != before, f"no {action} has begun")
+            ground.kill_sessions()
+        finally:
+            line.mend()
 
-    titles = act(profile, "server.start", cut)
-    assert fate.LOST in titles
-    assert fate.LEARNED in titles
-    assert ground.recorded("server.start") == [*before, "begin", "end"]
-    until_ready(profile)
+    line.deafen()
+    cutting = threading.Thread(target=cut)
+    cutting.start()
+    try:
+        yield steps
+    finally:
+        cutting.join()
+    titles = [step.title for step in steps]
+    assert titles.index(fate.LOST) < titles.index(fate.LEARNED)
+    assert ground.recorded(action) == [*before, "begin", "end"]
+
+
+def start(profile: Profile, ground: Ground, action: str = "server.start") -> ServerState:
+    act(profile, ground, action)
+    return until_ready(profile)
 
 
 def until_ready(profile: Profile) -> ServerState:
@@ -132,6 +139,15 @@ def pass_a_test_request(profile: Profile) -> None:
         assert test.ok, test.checks
 
 
+def run_a_canary_and_lose_the_link(profile: Profile, ground: Ground) -> None:
+    """It is not gone on with where nobody hears of it; what it found by then is learned."""
+    with agent_of(profile) as agent:
+        assert agent is not None
+        with cut_off(ground, "canary") as steps:
+            canary = calls.canary(agent, profile, steps.append)
+    assert canary.stopped or canary.verdict is Verdict.OK, canary
+
+
 def recover_and_say(profile: Profile, what: str, wish: Wish | None = None) -> str:
     began = time.monotonic()
     done = recovery(profile, wish)
@@ -144,14 +160,14 @@ def recover_and_say(profile: Profile, what: str, wish: Wish | None = None) -> st
 def test_the_whole_recovery(real: Profile, real_bed: Bed) -> None:
     ground = Ground(real_bed)
     ground.sh(f"mkdir -p {DEAF} && cat >{DEAF}/sitecustomize.py", DEAF_MODULE)
-    act(real, "patch.apply")
+    act(real, ground, "patch.apply")
 
     flag = "--random-seed=7"
     state = start_by_hand(real, ground, flag)
     assert not any(process.ours for process in state.processes), state
     assert "did not start" in plan_of(real, "server.stop").notes[0]
     assert f"without {flag.replace('=', ' ')}" in plan_of(real, "server.restart").basis["differs"]
-    pid, state = state.pid, start(real, "server.restart")
+    pid, state = state.pid, start(real, ground, "server.restart")
     assert state.pid != pid
     assert all(process.ours for process in state.processes), state
     assert flag.replace("=", " ") in state.processes[0].command, "its flags are kept"
@@ -165,14 +181,16 @@ def test_the_whole_recovery(real: Profile, real_bed: Bed) -> None:
     deaf = msgspec.structs.replace(
         real, server=msgspec.structs.replace(real.server, env={**real.server.env, "PYTHONPATH": DEAF})
     )
-    state = start(deaf)
+    state = start(deaf, ground)
     pass_a_test_request(deaf)
     (scheduler,) = [p.pid for p in state.processes if p.command.startswith("sglang::scheduler")]
     ground.sh(f"kill -STOP {scheduler}")
     ran = recover_and_say(deaf, "a parent that ignores SIGTERM, whose /health is well and whose requests hang")
     assert re.search(rf"kill -KILL [\d ]*\b{state.pid}\b", ran), ran
 
-    start_while_the_link_is_cut(real, ground)
+    start(real, ground)
     pass_a_test_request(real)
-    act(real, "server.stop")
+    run_a_canary_and_lose_the_link(real, ground)
+    act(real, ground, "server.stop")
     assert not ground.is_held()
+    act(real, ground, "patch.revert")
