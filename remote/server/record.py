@@ -136,11 +136,11 @@ def lock(port: int, purpose: str) -> Iterator[None]:
         if not locks.take(handle):
             raise Refused(
                 f"port {port}: {_holder(handle)} at this moment",
-                "Wait until that has ended, then look at the server again.",
+                "Wait until that has ended, then look at the server again. If it hangs, end that process.",
             )
         operator = _operator.get()
         by = f"{operator} ({who()})" if operator else who()
-        _say(handle, f"{by} {purpose} the server (since {time.strftime('%H:%M:%S')})")
+        _say(handle, f"{by} {purpose} the server (since {time.strftime('%H:%M:%S')}, pid {os.getpid()} there)")
         try:
             yield
         finally:

@@ -41,7 +41,7 @@ def end(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
             record.mark_stopped(found.record)  # before the signal: a watcher must not take it for a crash
         if ladder.shown:
             ladder.climb()
-        checks = (_left(ladder.shown), _port(target), _orphans(target), proof.gpus_back(found))
+        checks = (_left(ladder.shown), _port(target, ladder.shown), _orphans(target), proof.gpus_back(found))
         for check in checks:
             step(StepResult(f"Look again: {check.name}", check.verdict is not Verdict.BAD, check.found))
     ok = all(check.verdict is not Verdict.BAD for check in checks)
@@ -152,20 +152,29 @@ def _why_not(left: list[Process]) -> str:
     )
 
 
-def _port(target: Target) -> Check:
+def _port(target: Target, shown: list[Identity]) -> Check:
     error = ports.bind_error(target.host, target.port)
     if error is None:
         return Check("port", Verdict.OK, f"{target.host}:{target.port} can be bound")
     holders, unseen = suspects.look(target)
     who = [f"pid {one.process.pid} ({one.process.command[:100]}; {one.why})" for one in holders if one.holds]
     who += [f"somebody who can't be seen from here, on {address}" for address in unseen]
-    remedy = _why_not([one.process for one in holders if one.holds]) or "Look at the port again."
+    remedy = _why_not([one.process for one in holders if one.holds]) or _since(holders, shown)
     if unseen:
         remedy = "The Proxmox host sees more: give the profile its [proxmox] table, or log in as root."
     elif any(not one.ours for one in holders if one.holds):
         pids = " ".join(f"--including {one.process.pid}" for one in holders if one.holds and not one.ours)
         remedy = f"Who is not ours is ended only by name: hsconsole server recover {pids}"
     return Check("port", Verdict.BAD, f"{error.strerror}: held by {', '.join(who) or 'nobody'}", remedy)
+
+
+def _since(holders: tuple[Suspect, ...], shown: list[Identity]) -> str:
+    """What to do about a holder of ours that has come after the signals."""
+    came = [one.info for one in holders if one.holds and one.ours and one.process.identity not in shown]
+    if not came:
+        return "Look at the port again."
+    who = ", ".join(f"pid {one.pid} [{one.cgroup or 'no control group'}]" for one in came)
+    return f"Come since: {who}. Stop what starts it again, `systemctl status PID` tells, then recover again."
 
 
 def _orphans(target: Target) -> Check:

@@ -23,7 +23,7 @@ from console.operations.recovery_ways import Seen
 from console.operations.recovery_wish import RESTART, Wish
 from console.ssh.exchange import Ran
 from console.ssh.pct import pct_exec
-from remote import processes
+from remote import ports, processes
 from remote.server import launch, proof, stop, suspects
 from remote.server import recover as inside
 from remote.wire import chain
@@ -332,6 +332,20 @@ def test_memory_that_does_not_come_back_is_no_recovery(stand_in: StandIn, monkey
     outcome = inside.end(stand_in.target, {"processes": [], "as_root": [], "known": []}, lambda _: None)
     assert not outcome.ok
     assert held in outcome.checks
+
+
+def test_who_is_started_again_is_told_with_what_starts_it(
+    stand_in: StandIn, deaf: Callable[[], subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = processes.read(deaf().pid)
+    assert again is not None
+    monkeypatch.setattr(suspects, "look", lambda target: ((suspects.Suspect(again, True, "ours", ("x",)),), ()))
+    monkeypatch.setattr(ports, "bind_error", lambda *_: OSError(98, "Address already in use"))
+    monkeypatch.setattr(processes, "cgroup", lambda pid: "/system.slice/sglang.service")
+    basis = {"processes": [], "as_root": [], "known": [list(again.identity)]}
+    outcome = inside.end(stand_in.target, basis, lambda _: None)
+    (port,) = [check for check in outcome.checks if check.name == "port"]
+    assert f"Come since: pid {again.pid} [/system.slice/sglang.service]. Stop what starts it again" in port.remedy
 
 
 def test_every_python_and_one_that_came_since(
