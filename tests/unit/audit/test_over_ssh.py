@@ -17,6 +17,7 @@ from console.config import write
 from console.config.profile import Container, Profile, Server
 from remote.wire import chain
 from tests.link.sshd import SshConfig, Sshd, free_port
+from tests.living import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 HOLDS = """
@@ -78,7 +79,7 @@ def test_an_agent_killed_midway_leaves_a_begin_without_an_end(tmp_path: Path) ->
     assert agent.stdout is not None
     assert agent.stdout.readline() == b"begun\n"
     agent.send_signal(signal.SIGKILL)
-    agent.wait(10)
+    agent.wait(PATIENCE)
     agent.stdout.close()
     log = str(tmp_path / "hsconsole" / "audit.jsonl")
     assert [one.kind for one in chain.last(log, 10).entries] == ["genesis", "begin"]

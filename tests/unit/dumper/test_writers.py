@@ -42,7 +42,7 @@ def test_a_hundred_requests_at_once(tmp_path: Path) -> None:
         problem = Problem("odd") if at % 10 == 0 else None
         first = part(3, release=lambda at=at: released.append(f"{at}"), problem=problem)  # type: ignore[misc]
         put(writers, stats, Writing(place, f"r{at}", RANK), first, part(4, first=3))
-    assert writers.drain(30)
+    assert writers.drain(PATIENCE)
     assert sorted(released, key=int) == [f"{at}" for at in range(100)]
     metas = [json.loads(path.read_text()) for path in tmp_path.glob("req_*/meta.json")]
     assert sorted(meta["counter"] for meta in metas) == list(range(100))
@@ -64,7 +64,7 @@ def test_work_of_one_line_is_done_in_its_order_one_at_a_time() -> None:
 
     for number in range(100):
         writers.put(line, functools.partial(work, number))
-    assert writers.drain(10)
+    assert writers.drain(PATIENCE)
     assert done == list(range(100))
 
 
@@ -76,9 +76,9 @@ def test_what_a_thread_meets_does_not_end_it(tmp_path: Path) -> None:
 
     for _ in range(20):
         writers.put(Line(), fail)
-    assert writers.drain(10)
+    assert writers.drain(PATIENCE)
     put(writers, stats, Writing(desk(tmp_path), "r", RANK), part())
-    assert writers.drain(10)
+    assert writers.drain(PATIENCE)
     assert stats.snapshot()["dumped"] == 1
 
 

@@ -22,6 +22,7 @@ from remote.wire.errors import ServerError
 from remote.wire.plan import StepResult, Verdict
 from remote.wire.target import Target
 from tests.dumpfolder import dump, forerunner
+from tests.living import PATIENCE
 
 Body = dict[str, Any]
 Reply = tuple[int, bytes]
@@ -79,13 +80,18 @@ def bad(result: DumpTest) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short deadlines, and a proxy that must not be asked."""
-    monkeypatch.setattr(request, "DUMP_S", 0.6)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that must not be asked, and patience with what comes."""
+    monkeypatch.setattr(request, "DUMP_S", PATIENCE)
     monkeypatch.setattr(request, "GUESS_S", 0.2)
-    monkeypatch.setattr(generate, "ANSWER_S", 0.5)
+    monkeypatch.setattr(generate, "ANSWER_S", PATIENCE)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+
+@pytest.fixture
+def no_dump_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "DUMP_S", 0.6)
 
 
 def test_a_good_server_passes(tmp_path: Path) -> None:
@@ -166,6 +172,7 @@ def test_a_restarted_forerunner_writes_over_older_dumps(tmp_path: Path) -> None:
     assert result.number == 0
 
 
+@pytest.mark.usefixtures("no_dump_comes")
 def test_a_dump_that_says_it_is_of_another_is_never_taken_for_ours(tmp_path: Path) -> None:
     def handle(body: Body) -> Reply:
         path = dump(tmp_path, 0, rid="another client's")
@@ -178,6 +185,7 @@ def test_a_dump_that_says_it_is_of_another_is_never_taken_for_ours(tmp_path: Pat
     assert "1 dumps of other requests did" in bad(result)["dump"]
 
 
+@pytest.mark.usefixtures("no_dump_comes")
 def test_a_folder_that_can_not_be_listed_is_a_failed_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = os.listdir
 
@@ -242,6 +250,7 @@ def test_an_error_dump_tells_its_cause(tmp_path: Path) -> None:  # D11
     assert result.number == 0
 
 
+@pytest.mark.usefixtures("no_dump_comes")
 def test_no_dump_names_the_likely_causes(tmp_path: Path) -> None:
     folder = tmp_path / "dumps"
     with server(good) as port:
@@ -264,11 +273,6 @@ def test_no_dump_names_the_likely_causes(tmp_path: Path) -> None:
         assert "The dumper refuses: pipeline stages" in bad(result)["dump"]
 
 
-def hang(body: Body) -> Reply | None:
-    time.sleep(1.5)
-    return None
-
-
 @pytest.mark.parametrize(
     ("handle", "words"),
     [
@@ -279,7 +283,6 @@ def hang(body: Body) -> Reply | None:
         (lambda body: (200, b"[1]"), "something else"),
         (lambda body: (200, b'{"meta_info": '), "something else"),
         (lambda body: None, "closed the connection"),
-        (hang, "it hangs"),  # S08
     ],
 )
 def test_a_bad_answer_is_a_failed_check(tmp_path: Path, handle: Callable[[Body], Reply | None], words: str) -> None:
@@ -288,6 +291,20 @@ def test_a_bad_answer_is_a_failed_check(tmp_path: Path, handle: Callable[[Body],
     assert (result.ok, result.number) == (False, None)
     assert words in bad(result)["answer"]
     assert [step.ok for step in steps] == [True, False]
+
+
+def test_a_server_that_hangs_is_a_failed_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # S08
+    monkeypatch.setattr(generate, "ANSWER_S", 0.5)
+    over = threading.Event()
+
+    def hang(_: Body) -> None:
+        over.wait(PATIENCE)
+
+    with server(hang) as port:
+        result, _ = ask(port, tmp_path)
+        over.set()
+    assert (result.ok, result.number) == (False, None)
+    assert "it hangs" in bad(result)["answer"]
 
 
 @pytest.mark.parametrize("info", [None, [], "x"])
@@ -308,6 +325,7 @@ def test_no_server_is_an_error(tmp_path: Path) -> None:
         ask(port, tmp_path)
 
 
+@pytest.mark.usefixtures("no_dump_comes")
 @pytest.mark.parametrize("flags", [("--api-key", "s3cret"), ("--api-key=s3cret",), ("--api-key s3cret",)])
 def test_the_profiles_api_key_is_sent_and_never_told(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with server(good) as port:

@@ -30,6 +30,7 @@ from remote.wire import chain
 from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
 from remote.wire.recovery import PortFacts
 from remote.wire.server import Phase, ProcessInfo
+from tests.living import PATIENCE
 from tests.unit.patch.conftest import Bench, bench, state
 from tests.unit.server.conftest import StandIn, home, stand_in, until
 
@@ -221,7 +222,7 @@ def test_a_recovery_by_the_host(
     assert changing(host) == shown(plan)
     assert len(shown(plan)) == 2 + 2 + 2 + 1
     assert [file.read_text() for file in files] == ["THAWED", "THAWED"]
-    assert (outer.wait(5), inner.wait(5)) == (-9, -9)
+    assert (outer.wait(PATIENCE), inner.wait(PATIENCE)) == (-9, -9)
     assert sorted(path.name for path in host.folder.iterdir()) == sorted([*PROGRAMS, "pct.state"]), "no name was run"
     log = str(audit.path_of("here"))
     begin, end = chain.last(log, 2).entries
@@ -295,7 +296,7 @@ def test_a_host_that_is_lost_before_the_second_look_takes_no_word_back(
     one = deaf()
     other = HostProcess(one.pid, ticks(one), 7, "S", "sglang::x", "", 0, 9.0, "/", ("x",), dump_dir="/dev/shm/x")
     outcome, steps = run(build(Seen(None, HostFacts(1, ("x",), (other,)), "host", prefix=""), profile(), Wish()))
-    assert one.wait(5) == -9
+    assert one.wait(PATIENCE) == -9
     assert [step.ok for step in steps] == [True, True]
     assert not outcome.ok
     assert [(check.name, check.verdict) for check in outcome.checks] == [

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from remote import ports, processes
+from tests.living import PATIENCE
 from tests.unit.server.conftest import free_port, until
 
 LISTEN = (
@@ -83,7 +84,7 @@ def test_time_wait_hinders_only_after_a_server_without_reuseaddr(reuse: bool) ->
 def test_an_orphaned_child_that_inherited_the_socket_is_found() -> None:
     port = free_port()
     with running(FORKED, port) as child:
-        child.wait(10)
+        child.wait(PATIENCE)
         (holder,) = ports.holders(port)
         assert holder.process is not None
         assert holder.process.pid != child.pid

@@ -16,6 +16,7 @@ from remote.processes import Identity, Process
 from remote.server import recover
 from remote.server.suspects import Suspect
 from remote.wire.errors import ChangedSincePlan
+from tests.living import PATIENCE
 from tests.unit.server.conftest import until
 
 NAP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -103,7 +104,7 @@ def test_a_process_of_another_start_time_is_not_signalled() -> None:
         assert not processes.send(other, signal.SIGKILL)
         assert child.poll() is None
         assert processes.send(process.identity, signal.SIGKILL)
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(PATIENCE) == -signal.SIGKILL
     assert not processes.send(process.identity, signal.SIGKILL)
 
 
@@ -113,7 +114,7 @@ def test_a_python_without_pidfds_signals_all_the_same(monkeypatch: pytest.Monkey
         process = processes.read(child.pid)
         assert process is not None
         assert processes.send(process.identity, signal.SIGKILL)
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(PATIENCE) == -signal.SIGKILL
 
 
 def test_a_zombie_is_gone_and_a_vanished_process_is_none() -> None:
@@ -145,7 +146,7 @@ def test_descendants_are_found_parents_first() -> None:
         assert processes.family([now[child.pid].identity], now) == {now[child.pid].identity, grandchild.identity}
         assert processes.family([other], now) == {other}
         processes.send(grandchild.identity, signal.SIGKILL)
-        child.wait(10)
+        child.wait(PATIENCE)
 
 
 def test_whoever_took_the_pid_of_one_that_was_shown_is_news_to_a_recovery() -> None:

@@ -191,5 +191,5 @@ def test_watching_sends_changes_only(stand_in: StandIn) -> None:
     stand_in.says("200")
     until(lambda: seen[-1].phase is Phase.READY)
     cancelled.set()
-    watcher.join(10)
+    watcher.join(PATIENCE)
     assert len(seen) <= 3
