@@ -95,9 +95,10 @@ class TensorFile:
         return Written(size, self._payload, self._crc32, shape, self._dtype)
 
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Raises OSError where the file system says only now that it lost what was written."""
+        file, self._file = self._file, -1  # it is closed then too, and its number may be another file's at once
+        if file >= 0:
+            os.close(file)
 
 
 def _write_all(file: int, data: memoryview, at: int) -> None:

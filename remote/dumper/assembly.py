@@ -17,6 +17,10 @@ from .request import Desk, Part, Rank, Writing
 from .writers import Line, Writers
 
 _CACHED = Problem("the first rows are missing: the radix cache had them", "Start the server with --disable-radix-cache")
+_IN_PLACE = Problem(
+    "SGLang refused this prompt and prefilled one token of id 0 in its place",
+    "its answer to the client says why. A prompt of that one token can not be told from one, and is not dumped either",
+)
 _CUT_OFF = Problem("the rest of this prompt never came", "its request was aborted or retracted between two chunks")
 
 
@@ -58,8 +62,9 @@ class Assembly:
         totals = tensors.pop("totals", None)
         before, self._open = self._open, {}
         for segment in segments:
-            part = _part(segment, tensors, release, problem)
             whole = totals is None or segment.end >= int(totals[segment.index])
+            in_place = whole and _in_place(segment, tensors)
+            part = _part(segment, tensors, release, problem or (_IN_PLACE if in_place else None))
             if taken.mixed and segment.prefix and segment.rid not in before:
                 part.release()
             else:
@@ -105,6 +110,12 @@ def _awaited(taken: Taken) -> tuple[dict[str, Any], Optional[Problem]]:
     if taken.problem is not None:
         tensors = {name: tensors[name] for name in ("input_ids", "totals") if name in tensors}
     return tensors, taken.problem
+
+
+def _in_place(segment: Segment, tensors: dict[str, Any]) -> bool:
+    """Whether these are the ids that SGLang has in place of a prompt's when it refuses a request that it took: [0]."""
+    ids = tensors.get("input_ids")
+    return ids is not None and segment.prefix == 0 and segment.rows == 1 and int(ids[segment.start]) == 0
 
 
 def _part(segment: Segment, tensors: dict[str, Any], release: Callable[[], None], problem: Optional[Problem]) -> Part:

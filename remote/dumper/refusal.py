@@ -86,11 +86,11 @@ _MEDIA = Problem(
 _EMBEDDED = ("mm_input_embeds", "input_embeds", "replace_embeds")  # of a batch: what the model takes in place of ids
 _OPTIONS = (
     _Option("pp_size", _many, _PIPELINE),
-    _Option("attn_cp_size", _many, _CONTEXT),
     _Option("enable_prefill_cp", _named, _CONTEXT_PREFILL),
     _Option("enable_prefill_context_parallel", _named, _CONTEXT_PREFILL),
     _Option("enable_dsa_prefill_context_parallel", _named, _CONTEXT_PREFILL),
     _Option("enable_nsa_prefill_context_parallel", _named, _CONTEXT_PREFILL),
+    _Option("attn_cp_size", _many, _CONTEXT),  # which the ones before set too
     _Option("dcp_size", _many, _CONTEXT_DECODE),
     _Option("enable_attn_tp_input_scattered", _named, _SCATTERED),
     _Option("enable_layernorm_sp", _named, _SEQUENCE),

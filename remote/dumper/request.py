@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -150,7 +151,8 @@ class Writing:
         """Keep the first problem, and give the room back at once."""
         self._problem = self._problem or problem
         for file in self._files.values():
-            file.close()
+            with contextlib.suppress(OSError):
+                file.close()
         self._files.clear()
         if self._aside is not None:
             shutil.rmtree(self._aside, ignore_errors=True)

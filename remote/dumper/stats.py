@@ -89,8 +89,11 @@ class Stats:
     def _touch(self) -> None:
         with self._lock:
             start, self._started = not self._started, True
-        if start:
-            threading.Thread(target=self._run, name="hs-dump-stats", daemon=True).start()
+        try:
+            if start:
+                threading.Thread(target=self._run, name="hs-dump-stats", daemon=True).start()
+        except RuntimeError:  # the system has no more threads: the next change tries again
+            self._started = False
         self._changed.set()
 
     def _run(self) -> None:

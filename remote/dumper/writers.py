@@ -34,7 +34,7 @@ class Writers:
         self._queue: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._started = False
+        self._missing = self._threads  # of which none runs yet
         self._pending = 0
 
     def put(self, line: Line, work: Work) -> None:
@@ -43,12 +43,21 @@ class Writers:
             self._pending += 1
             line.waiting.append(work)
             queued, line.taken = line.taken, True
-            start, self._started = not self._started, True
-        if start:
-            for number in range(self._threads):
-                threading.Thread(target=self._run, name=f"hs-dump-{number}", daemon=True).start()
+            missing, self._missing = self._missing, 0
         if not queued:
             self._queue.put(line)
+        self._start(missing)
+
+    def _start(self, missing: int) -> None:
+        """So many threads; where the system has no more, those that run do the work, and the next work tries again."""
+        try:
+            while missing:
+                threading.Thread(target=self._run, name=f"hs-dump-{missing}", daemon=True).start()
+                missing -= 1
+        except RuntimeError as error:
+            log.once(f"{missing} of {self._threads} writers could not be started", str(error))
+            with self._lock:
+                self._missing = missing
 
     def drain(self, timeout: float = _AT_EXIT_S) -> bool:
         """Wait until everything is done. Whether it is."""

@@ -140,6 +140,15 @@ def test_a_request_that_is_sent_again_moves_no_other(server: Server) -> None:  #
     }
 
 
+def test_a_request_that_sglang_refuses_is_no_dump(server: Server) -> None:
+    """It prefills one token in place of the prompt, under its rid; a prompt of one token is another thing."""
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        server.generate("refused", input_ids=[5, 6, 7], return_logprob=True, logprob_start_len=99)
+    server.ask("of one token", [5])
+    wait_for("both", lambda: "refused" in server.errors() and "of one token" in server.metas())
+    assert "in its place" in server.errors()["refused"]["cause"]
+
+
 def test_writers_that_stand_still_hold_no_request_up(server: Server) -> None:
     """Numbers are claimed under a lock, which a folder that does not answer would hold for as long."""
     sent = prompts("held up", 40, 60)

@@ -56,6 +56,7 @@ REFUSED = {
     "mixed chunk": ((CHUNKS, "--enable-mixed-chunk"), "mixed chunks"),
     "two-batch overlap": ((*ATTENTION, "--enable-two-batch-overlap"), "two-batch overlap"),
     "context parallel": ((*RANKS, "--attn-cp-size=2"), "context parallelism"),
+    "prefill context parallel": ((*RANKS, "--enable-prefill-cp", "--cp-strategy=zigzag"), "context parallelism"),
     "scattered attention": ((*RANKS, "--enable-attn-tp-input-scattered"), "scattered rows"),
     "dense layers apart": ((*RANKS, "--moe-dense-tp-size=1"), "passes that ranks share"),
     "experts apart": (("--moe-a2a-backend=deepep",), "experts that scatter tokens"),

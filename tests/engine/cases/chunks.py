@@ -53,6 +53,19 @@ def a_prompt_whose_rest_never_comes_is_an_error() -> None:
 
 
 @case
+def one_token_in_place_of_a_prompt_that_sglang_refused() -> None:
+    """It has id 0, and the rid of the prompt. A chunk of one row, and a prompt that begins with that id, are others."""
+    bench = Bench()
+    bench.forward(bench.batch([1, 1, 2, 1], totals=[1, 1, 2, 9], rids=["refused", "one", "two", "long"]))
+    ids = {rid: bench.tensor(number, "input_ids").tolist() for rid, number in bench.numbers("done").items()}
+    assert ids == {"one": [1], "two": [2, 3]}
+    assert "in its place" in bench.cause("refused")
+    later = bench.batch([8], [1], totals=[9], rids=["long"])
+    bench.forward(later)
+    assert bench.tensor(bench.numbers("done")["long"], "input_ids").tolist() == [4, *range(8)]
+
+
+@case
 def a_chunk_that_fails_is_one_error() -> None:
     bench = Bench()
     bench.forward(bench.batch([6], totals=[17], rids=["long"]))

@@ -14,6 +14,7 @@ import sys
 import zipfile
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,6 +148,28 @@ def test_a_write_that_fails_midway_leaves_an_error_alone(
     monkeypatch.undo()
     assert write(place) is None, "the next one is not concerned"
     assert (tmp_path / "req_1" / "done").exists()
+
+
+def test_a_file_system_that_tells_at_the_end_what_it_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file is closed once: a number closed again would be another file's by then, perhaps one of the server's."""
+    closed: list[int] = []
+
+    def close(file: int) -> None:
+        closed.append(file)
+        os.close(file)
+        if len(closed) > whole:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("remote.dumper.archive.os", SimpleNamespace(**{**vars(os), "close": close}))
+    opened = _open_files()
+    for whole in range(5):
+        closed.clear()
+        problem = write(desk(tmp_path / f"{whole}"))
+        assert problem is not None
+        assert problem.cause == "the device of the dump folder failed"
+        assert {entry.name for entry in only(tmp_path / f"{whole}").iterdir()} == {"meta.json", "error"}
+        assert len(closed) == 5
+        assert _open_files() == opened
 
 
 def _open_files() -> int:

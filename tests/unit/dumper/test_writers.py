@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import ModuleType
@@ -80,6 +81,37 @@ def test_what_a_thread_meets_does_not_end_it(tmp_path: Path) -> None:
     put(writers, stats, Writing(desk(tmp_path), "r", RANK), part())
     assert writers.drain(PATIENCE)
     assert stats.snapshot()["dumped"] == 1
+
+
+@pytest.mark.parametrize("there", [0, 1, 2])
+def test_a_system_that_has_no_more_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: int) -> None:
+    """It has `there` of them, and later all: nothing reaches the forward, and nothing is lost or done twice."""
+    left = [there]
+
+    def start(thread: threading.Thread, real: Any = threading.Thread.start) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        real(thread)
+
+    stats, writers = Stats(str(tmp_path)), Writers(4)
+    done: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        for number in range(20):
+            writers.put(Line(), functools.partial(done.append, number))
+        stats.failed("no threads")
+        assert writers.drain(10 if there else 0) == bool(there)
+    stats.failed("no threads")
+    writers.put(Line(), functools.partial(done.append, 20))
+    assert writers.drain(10)
+    assert sorted(done) == list(range(21))
+    told = tmp_path / ".stats" / f"{os.getpid()}.json"
+    deadline = time.monotonic() + PATIENCE
+    while not told.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert stats.snapshot()["errors"] == {"no threads": 2}
 
 
 def test_counters_are_told_at_most_once_a_second(tmp_path: Path) -> None:
