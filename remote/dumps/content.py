@@ -16,6 +16,7 @@ from .tensorfile import TensorFile
 
 CHUNK = 1 << 19  # bytes: with its widened copy it stays in a core's cache
 _LARGEST_ROW = 4 << 20  # bytes
+_MOST_ROWS = 1 << 24  # longer than any prompt; a number is kept of each
 FLOATS = ("bfloat16", "float16", "float32")
 _BITS = {  # dtype: (unsigned integer of its width, exponent bits, mantissa bits)
     "bfloat16": ("<u2", 0x7F80, 0x007F),
@@ -98,6 +99,8 @@ def _unreadable(tensor: TensorFile) -> str:
         return f"numpy is missing in {sys.executable}"
     if not 0 < tensor.row_bytes <= _LARGEST_ROW or tensor.wanted != tensor.payload:
         return "its payload is not its rows"
+    if tensor.rows > _MOST_ROWS:
+        return f"{tensor.rows:,} rows are no prompt's"
     return ""
 
 

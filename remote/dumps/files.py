@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -39,14 +40,19 @@ def read_small(path: str, limit: int) -> bytes:
 
 
 def listing(folder: str) -> dict[str, os.stat_result]:
-    """Name → status, of links themselves, of all in `folder` but what vanishes meanwhile. Raises OSError."""
+    """Name → status, of links themselves, of all in `folder` but what vanishes meanwhile.
+
+    Raises OSError, also when the folder is a link.
+    """
     found: dict[str, os.stat_result] = {}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if len(found) == MAX_FILES:
-                raise OSError(errno.EFBIG, f"more than {MAX_FILES} files", folder)
-            try:
-                found[entry.name] = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with os.scandir(handle) as entries:
+            for entry in entries:
+                if len(found) == MAX_FILES:
+                    raise OSError(errno.EFBIG, f"more than {MAX_FILES} files", folder)
+                with contextlib.suppress(FileNotFoundError):
+                    found[entry.name] = entry.stat(follow_symlinks=False)
+    finally:
+        os.close(handle)
     return found

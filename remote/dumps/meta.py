@@ -21,6 +21,7 @@ RID_KEPT = 200  # characters of a longer rid
 _TEXT = 200  # characters of any other text
 _MOST_DIMENSIONS = 8
 ITEM_SIZES = {"bfloat16": 2, "float16": 2, "float32": 4, "int64": 8}
+FINAL_NORM = "post"  # no other was ever written: `final` is behind the norm
 IDS = "input_ids.pt"
 PRENORM = "final_prenorm.pt"  # on request
 
@@ -131,7 +132,13 @@ class _Keys:
             "dtype": self.text("dtype", needed=new),
             "files": self.records(needed=new),
         }
-        return Meta(raw=self.raw, problems=tuple(self.problems), **values)
+        self.take("final_norm", new, lambda value: value == FINAL_NORM)
+        found = Meta(raw=self.raw, **values)
+        if new:
+            self.problems += [
+                f"meta.json: files has no record of {name}" for name in found.names if name not in found.files
+            ]
+        return dataclasses.replace(found, problems=tuple(self.problems))
 
     def take(self, key: str, needed: bool, fits: Callable[[Any], bool]) -> Any:
         """The value; None, and a problem, where it does not fit or is needed and not there."""

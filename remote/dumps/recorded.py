@@ -6,14 +6,16 @@ import re
 import time
 from typing import Optional
 
-from remote.wire.plan import Check
+from remote.wire.plan import Check, Verdict
 
+from .content import FLOATS
 from .dump import Dump
 from .meta import IDS
 from .rows import size_problem
 from .verdict import AGAIN, MERGED, MISSING_ROWS, Expected, judge, unknown
 
 _CLOCK_SLACK_S = 60.0
+_CLOCK = "Look whether the folder was renamed, or the container's clock was set."
 _AUX = re.compile(r"aux_[0-9]+\.pt", re.ASCII)
 
 
@@ -112,13 +114,12 @@ def counter(dump: Dump, expected: Optional[Expected]) -> Check:
     problems = []
     if meta.counter != dump.number:
         problems.append(f"counter {meta.counter} in req_{dump.number}")
-    if meta.timestamp > time.time() + _CLOCK_SLACK_S:
-        problems.append("its timestamp lies in the future")
     if expected is not None and meta.timestamp < expected.since - _CLOCK_SLACK_S:
         problems.append("its timestamp is older than the request")
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(meta.timestamp))
-    remedy = "Look whether the folder was renamed, or the container's clock was set."
-    return judge("counter and time", problems, f"counter {meta.counter}, {when}", remedy)
+    if not problems and meta.timestamp > time.time() + _CLOCK_SLACK_S:
+        return Check("counter and time", Verdict.WARN, f"its timestamp lies in the future: {when}", _CLOCK)
+    return judge("counter and time", problems, f"counter {meta.counter}, {when}", _CLOCK)
 
 
 def dtype(dump: Dump, _: Optional[Expected]) -> Check:
@@ -128,6 +129,8 @@ def dtype(dump: Dump, _: Optional[Expected]) -> Check:
     problems = [
         f"{name} is {tensor.dtype}, not {wanted}" for name, tensor in dump.hidden.items() if tensor.dtype != wanted
     ]
+    if wanted not in FLOATS:
+        problems.append(f"no hidden states are {wanted}")
     ids = dump.tensors.get(IDS)
     if ids is not None and ids.dtype != "int64":
         problems.append(f"{IDS} is {ids.dtype}, not int64")

@@ -67,6 +67,8 @@ class Worker:
 
 def main() -> None:
     os.nice(_NICE)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")  # where memory runs out, this process is to end and not the server
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # for results alone
     serve(sys.stdin.buffer, output)

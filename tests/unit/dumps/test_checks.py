@@ -99,6 +99,13 @@ def equal(path: Path) -> None:
     rewrite(path, "aux_1", payload(10, 8, 0), (10, 8))
 
 
+def integers(path: Path) -> None:
+    for name in ("aux_0", "aux_1", "aux_2", "final"):
+        rewrite(path, name, payload(10, 32, 0), (10, 8), "int64")
+    meta = json.loads((path / "meta.json").read_text())
+    (path / "meta.json").write_text(json.dumps({**meta, **({"dtype": "int64"} if "dtype" in meta else {})}))
+
+
 Fault = tuple[str, Callable[[Path], Any], str, str]
 FAULTS: list[Fault] = [
     ("a file cut in half (D03)", halve, "files", "aux_1.pt"),
@@ -111,6 +118,7 @@ FAULTS: list[Fault] = [
     ("equal layers (D07)", equal, "layers differ", "aux_1.pt equals aux_0.pt"),
     ("float32 beside bfloat16 (D07)", lambda p: rewrite(p, "final", os.urandom(320), (10, 8), "float32"), "dtype",
      "final.pt is float32, not bfloat16"),
+    ("no hidden states", lambda p: integers(p), "dtype", "no hidden states are int64"),
     ("a flipped bit", flip, "checksums", "aux_1.pt is not what was written"),
     ("a row too few", lambda p: rewrite(p, "aux_2", payload(9, 8, 2), (9, 8)), "tokens", "aux_2.pt has 9 rows"),
     ("other columns", lambda p: rewrite(p, "aux_2", payload(10, 4, 2), (10, 4)), "hidden size", "aux_2.pt has the"),
@@ -126,7 +134,6 @@ FAULTS: list[Fault] = [
 ]  # fmt: skip
 META_FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"counter": 7}, "counter and time", "counter 7 in req_1"),
-    ({"timestamp": 9e9}, "counter and time", "in the future"),
     ({"captured_at_layers": [31, 3, 59]}, "layers", "ascending"),
     ({"captured_at_layers": [3, 31]}, "layers", "3 aux files, num_aux_layers 3, 2 layer ids"),
     ({"num_tokens": 11}, "tokens", "has 10 rows, meta.json says 11"),
@@ -138,6 +145,9 @@ NEW_META_FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"first_position": 4, "last_position": 13}, "tokens", "positions 4 to 13"),
     ({"ids_sha256": "00"}, "ids", "does not match ids_sha256"),
     ({"dtype": "float16"}, "dtype", "aux_0.pt is bfloat16, not float16"),
+    ({"final_norm": "pre"}, "files", "final_norm can't be"),
+    ({"final_norm": None}, "files", "lacks final_norm"),
+    ({"files": {}}, "files", "no record of aux_0.pt"),
 ]
 
 
@@ -164,6 +174,28 @@ def test_metadata_that_lies_is_flagged(
     found = run(make(tmp_path, 1, **changed))[check]
     assert found.verdict is Verdict.BAD, found
     assert words in found.found
+
+
+def test_a_clock_that_was_set_back_makes_no_dump_bad(tmp_path: Path) -> None:
+    found = run(dump(tmp_path, 1, timestamp=time.time() + 7200))
+    assert {check.name for check in found.values() if check.verdict is not Verdict.OK} == {"counter and time"}
+    assert found["counter and time"].verdict is Verdict.WARN
+    assert "in the future" in found["counter and time"].found
+
+
+def test_a_dump_is_no_link_to_one(tmp_path: Path) -> None:
+    (tmp_path / "req_1").symlink_to(dump(tmp_path / "elsewhere", 1))
+    with pytest.raises(OSError, match="req_1"):
+        Dump(str(tmp_path / "req_1"), 1)
+    with pytest.raises(DumpError, match="no directory"):
+        detail.show(str(tmp_path), 1)
+
+
+def test_rows_that_no_prompt_has_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "_MOST_ROWS", 9)
+    found = run(dump(tmp_path, 1))["finite"]
+    assert found.verdict is Verdict.UNKNOWN
+    assert "10 rows are no prompt's" in found.found
 
 
 @pytest.mark.parametrize(

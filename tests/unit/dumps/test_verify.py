@@ -304,6 +304,15 @@ def test_a_worker_that_dies_leaves_nothing_verified_that_it_did_not_verify(
     assert not summary.ok
 
 
+def test_a_worker_ends_before_the_server_where_memory_runs_out(folder: Path) -> None:
+    one = worker.Worker(str(folder), Level.STRUCTURE, None)
+    try:
+        assert [result.verdict for result in one.verify(["req_1"])] == [Verified.OK]
+        assert Path(f"/proc/{one._process.pid}/oom_score_adj").read_text().strip() == "1000"
+    finally:
+        one.end()
+
+
 def test_a_worker_that_can_not_start_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: Any) -> Any:
         raise OSError(11, "Resource temporarily unavailable")
