@@ -13,6 +13,10 @@ _OPTION_SOURCES: tuple[tuple[str, str], ...] = (
     ("sglang.srt.runtime_context", "get_exec"),
     ("sglang.srt.runtime_context", "get_parallel"),
     ("sglang.srt.runtime_context", "get_memory"),
+    ("sglang.srt.runtime_context", "get_spec"),
+    ("sglang.srt.runtime_context", "get_model"),
+    ("sglang.srt.runtime_context", "get_serving"),
+    ("sglang.srt.runtime_context", "get_disagg"),
     ("sglang.srt.runtime_context", "get_server_args"),
     ("sglang.srt.server_args", "get_global_server_args"),
 )
@@ -81,11 +85,18 @@ def option(name: str) -> Any:
             continue
         value = MISSING
         with contextlib.suppress(Exception):  # a getter may be retired, or not published yet: ask the next source
-            value = getattr(get(), name, MISSING)
+            value = _held(get(), name)
         if value is not MISSING:
             return value
     arguments = _attribute("sglang.srt.managers.schedule_batch", "global_server_args_dict")
     return arguments.get(name, MISSING) if isinstance(arguments, dict) else MISSING
+
+
+def _held(place: Any, name: str) -> Any:
+    """What `place` has by this name, or one of the parts in which 0.5.23 keeps what is in effect: the arguments as they
+    were given say nothing of what SGLang made of them."""
+    parts = (place, *getattr(place, "_subs", {}).values())
+    return next((value for part in parts for value in [getattr(part, name, MISSING)] if value is not MISSING), MISSING)
 
 
 def _attribute(module: str, name: str) -> Optional[Any]:

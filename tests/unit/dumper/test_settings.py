@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,6 +91,21 @@ def test_arguments_that_can_not_go_with_dumps(
     problem = refusal.of_options()
     assert problem is not None
     assert words in problem.detail
+
+
+def test_what_is_in_effect_counts_wherever_a_release_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.5.23 has it in parts of parts, and beside it the arguments as they were given."""
+    graph = SimpleNamespace(cuda_graph_config=GRAPHS)
+    context = SimpleNamespace(
+        get_exec=lambda: SimpleNamespace(_subs={"graph": graph}, graph=graph),
+        get_server_args=lambda: SimpleNamespace(cuda_graph_config=None, disable_radix_cache=True),
+    )
+    monkeypatch.setitem(sys.modules, "sglang.srt.runtime_context", context)
+    problem = refusal.of_options()
+    assert problem is not None
+    assert "--cuda-graph-backend-prefill=disabled" in problem.detail
+    graph.cuda_graph_config = NO_GRAPHS
+    assert refusal.of_options() is None
 
 
 @pytest.mark.parametrize(
