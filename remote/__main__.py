@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import os
 import platform
-import pwd
 import re
 import signal
 import socket
@@ -14,7 +13,7 @@ import sys
 import time
 from typing import BinaryIO
 
-from remote import __version__
+from remote import __version__, processes
 from remote.wire import frames
 from remote.wire.host import Hello
 
@@ -76,17 +75,10 @@ def _hello(digest: str, notes: tuple[str, ...]) -> Hello:
         python=sys.executable,
         python_version=platform.python_version(),
         hostname=socket.gethostname(),
-        user=_user(),
+        user=processes.user_name(os.getuid()),
         now=time.time(),
         notes=notes,
     )
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 if __name__ == "__main__":

@@ -78,12 +78,9 @@ Table = Mapping[int, Process]
 
 def read(pid: int) -> Optional[Process]:
     """The process `pid`, or None when there is none."""
-    folder = PROC / str(pid)
-    try:
-        stat = (folder / "stat").read_bytes().decode("utf-8", "replace")
-    except OSError:
+    stat = _text(pid, "stat")
+    if not stat:
         return None
-    argv = _of_any_thread(pid, "cmdline")
     # the name is in parentheses and may hold spaces and parentheses of its own
     name_start, name_end = stat.index("("), stat.rindex(")")
     fields = stat[name_end + 2 :].split()
@@ -97,21 +94,21 @@ def read(pid: int) -> Optional[Process]:
         threads=int(fields[17]),
         rss_bytes=int(fields[21]) * PAGE_BYTES,
         name=stat[name_start + 1 : name_end],
-        argv=_split(argv),
+        argv=_split(_of_any_thread(pid, "cmdline") if fields[0] == "Z" else _bytes(f"{PROC}/{pid}/cmdline")),
     )
 
 
 def _of_any_thread(pid: int, name: str) -> bytes:
     """That file of a process; when its main thread is dead, and the file empty, of a thread that lives."""
-    folder = PROC / str(pid)
-    found = _bytes(folder / name)
+    folder = f"{PROC}/{pid}"
+    found = _bytes(f"{folder}/{name}")
     if found:
         return found
     try:
-        tasks = os.listdir(folder / "task")
+        tasks = os.listdir(f"{folder}/task")
     except OSError:
         return b""
-    return next(filter(None, (_bytes(folder / "task" / task / name) for task in tasks if task != str(pid))), b"")
+    return next(filter(None, (_bytes(f"{folder}/task/{task}/{name}") for task in tasks if task != str(pid))), b"")
 
 
 def _split(cmdline: bytes) -> tuple[str, ...]:
@@ -208,21 +205,32 @@ def flag_value(process: Process, *names: str) -> Optional[str]:
     return value
 
 
+def namespace(kind: str) -> str:
+    """Which one this process is in, as the kernel names it, `pid:[4026531836]`; empty when it doesn't tell."""
+    try:
+        return os.readlink(f"{PROC}/self/ns/{kind}")
+    except OSError:
+        return ""
+
+
 def user(pid: int) -> str:
     """The name (or number) of the user that `pid` runs as; empty when it is gone."""
-    status = _text(PROC / str(pid) / "status")
+    status = _text(pid, "status")
     match = re.search(r"^Uid:\s+(\d+)", status, re.MULTILINE)
-    if match is None:
-        return ""
+    return user_name(int(match.group(1))) if match else ""
+
+
+def user_name(uid: int) -> str:
+    """Or the number, where it has no name."""
     try:
-        return pwd.getpwuid(int(match.group(1))).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return match.group(1)
+        return str(uid)
 
 
 def cgroup(pid: int) -> str:
     """The path of the unified (or memory) control group of `pid`; empty when there is none to see."""
-    for line in _text(PROC / str(pid) / "cgroup").splitlines():
+    for line in _text(pid, "cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" or "memory" in controllers.split(","):
@@ -240,7 +248,7 @@ def output_file(pid: int) -> Optional[str]:
     """The regular file that `pid` writes its output to, if it does."""
     for descriptor in ("2", "1"):
         try:
-            path = os.readlink(PROC / str(pid) / "fd" / descriptor)
+            path = os.readlink(f"{PROC}/{pid}/fd/{descriptor}")
         except OSError:
             continue
         if path.startswith("/") and os.path.isfile(path):
@@ -248,13 +256,15 @@ def output_file(pid: int) -> Optional[str]:
     return None
 
 
-def _text(path: Path) -> str:
-    return _bytes(path).decode("utf-8", "replace")
+def _text(pid: int, name: str) -> str:
+    return _bytes(f"{PROC}/{pid}/{name}").decode("utf-8", "replace")
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: str) -> bytes:
+    """Empty where it can't be read."""
     try:
-        return path.read_bytes()
+        with open(path, "rb") as file:
+            return file.read()
     except OSError:
         return b""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from typing import Optional
 
+from remote import processes
 from remote.telemetry import shm
 from remote.wire.plan import Check, Verdict
 
@@ -18,7 +18,7 @@ def check(folder: str) -> Optional[Check]:
     above = shm.existing(folder)
     if not os.access(above, os.W_OK | os.X_OK):
         what = f"{folder} can't be {'written to' if above == folder else 'made'}"
-        what += f": {_name(os.getuid())} may not write to {above}"
+        what += f": user {processes.user_name(os.getuid())} may not write to {above}"
         return Check("dump folder", Verdict.BAD, what, "Set dump.folder to one that this user may write to.")
     try:
         found = os.lstat(folder)
@@ -27,7 +27,7 @@ def check(folder: str) -> Optional[Check]:
     except OSError:
         return None
     if found.st_uid not in (os.getuid(), ROOT):
-        problem = f"belongs to {_name(found.st_uid)}"
+        problem = f"belongs to user {processes.user_name(found.st_uid)}"
     elif found.st_mode & 0o022:
         problem = "can be written to by others"
     else:
@@ -35,10 +35,3 @@ def check(folder: str) -> Optional[Check]:
     remedy = "Unless they are trusted: remove it, and make one of your own with `install -d -m 700`."
     what = f"{folder} {problem}: they could replace dumps, or have other files of yours written to"
     return Check("dump folder", Verdict.WARN, what, remedy)
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

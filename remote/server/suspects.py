@@ -94,7 +94,7 @@ def facts(target: Target) -> PortFacts:
         user=processes.user(os.getpid()),
         as_root="" if root or no_root else shlex.join(elevated.command()),
         no_root=no_root,
-        namespace=_namespace(),
+        namespace=processes.namespace("pid"),
     )
 
 
@@ -106,12 +106,6 @@ def pythons(table: processes.Table) -> list[Process]:
         pid = table[pid].parent
     wanted = (p for p in table.values() if processes.is_python(p) or processes.is_sglang(p))
     return [process for process in wanted if process.pid not in spared and process.pid != 1]
-
-
-def _namespace() -> str:
-    with contextlib.suppress(OSError):
-        return os.readlink(f"{processes.PROC}/self/ns/pid")
-    return ""
 
 
 def blocked_in(pid: int) -> str:

@@ -83,9 +83,9 @@ def _doubt(uses: Uses) -> str:
 
 def outside() -> str:
     """Why processes that can't be seen from here may use /dev/shm too; empty when there are none."""
-    if _namespace("pid") == FIRST_PID_NAMESPACE:
+    if processes.namespace("pid") == FIRST_PID_NAMESPACE:
         return ""  # all processes of this machine are seen
-    if _namespace("ipc") == FIRST_IPC_NAMESPACE:
+    if processes.namespace("ipc") == FIRST_IPC_NAMESPACE:
         return "this container shares the host's /dev/shm, whose processes it can't see"
     if _came_from_outside():
         return f"{segments.SHM} was mounted into this container from outside, where others may use it unseen"
@@ -93,13 +93,6 @@ def outside() -> str:
     if kind not in PRIVATE:
         return f"others may share {segments.SHM} unseen: this is no LXC container ({kind or 'of an unknown kind'})"
     return ""
-
-
-def _namespace(name: str) -> str:
-    try:
-        return os.readlink(f"{PROC}/self/ns/{name}")
-    except OSError:
-        return ""
 
 
 def _came_from_outside() -> bool:
