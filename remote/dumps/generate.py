@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from remote.server import answering, find
-from remote.server.ask import TLS
-from remote.server.flags import parse
-from remote.server.http import loopback, unverified
+from remote.server.ask import door
+from remote.server.http import unverified
 from remote.wire.errors import ServerError
 from remote.wire.plan import Verdict
 from remote.wire.target import Target
@@ -51,19 +50,16 @@ class Generate:
         """patience: seconds to wait for an answer, ANSWER_S where none are said."""
         self._patience = ANSWER_S if patience is None else patience
         self._port = target.port
-        parent = find.parent(target.port)  # its own command line goes before what the profile says by now
+        parent = find.parent(target.port)
         self._server = parent.identity if parent else None
-        flags = {flag.name: " ".join(flag.values) for flag in parse(parent.argv if parent else target.flags)[0]}
-        self.host = loopback(flags.get("--host", "127.0.0.1") if parent else target.host)
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        self.url = f"{'https' if TLS in flags else 'http'}://{host}:{target.port}/generate"
-        self._headers = {"Content-Type": "application/json"}
-        if flags.get("--api-key"):
-            self._headers["Authorization"] = f"Bearer {flags['--api-key']}"
+        host, port, key, tls = door(parent, target)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"{'https' if tls else 'http'}://{shown}:{port}/generate"
+        self._headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
         self._connection = (
-            http.client.HTTPSConnection(self.host, target.port, timeout=CONNECT_S, context=unverified())
-            if TLS in flags
-            else http.client.HTTPConnection(self.host, target.port, timeout=CONNECT_S)
+            http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=unverified())
+            if tls
+            else http.client.HTTPConnection(host, port, timeout=CONNECT_S)
         )
         try:
             self._connection.connect()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from remote import interpreter, processes
 from remote.processes import Process
 from remote.server import http
 from remote.server.command import DUMP_DIR, QUIET_HEALTH
+from remote.server.flags import parse
 from remote.server.record import Record
 from remote.server.release import health_can_be_quiet
 from remote.wire.target import Target
@@ -20,6 +21,22 @@ NOT_HEALTH, NOT_HEALTH_OLD = "/model_info", "/get_model_info"
 DEADLINE = 3.0  # seconds for an answer; a healthy server needs milliseconds
 TLS = "--ssl-certfile"
 OFF = ("0", "false", "no", "n", "off")
+
+
+class Door(NamedTuple):
+    """How a server is asked on this machine. key: that it wants to see, empty for none."""
+
+    host: str
+    port: int
+    key: str
+    tls: bool
+
+
+def door(parent: Optional[Process], target: Target) -> Door:
+    """Of the target's server; its own command line goes before what the profile says by now."""
+    flags = {flag.name: " ".join(flag.values) for flag in parse(parent.argv if parent else target.flags)[0]}
+    host = flags.get("--host", "127.0.0.1") if parent else target.host
+    return Door(http.loopback(host), target.port, flags.get("--api-key", ""), TLS in flags)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,10 +52,7 @@ class Server:
 
     def __init__(self, parent: Process, target: Target, record: Optional[Record] = None) -> None:
         """record: of this server, when it was started here."""
-        self._host = processes.flag_value(parent, "--host") or "127.0.0.1"
-        self._port = target.port
-        self._key = processes.flag_value(parent, "--api-key")
-        self.tls = processes.flag_value(parent, TLS) is not None
+        self.door = door(parent, target)
         self.health_path = record.health_path if record else _health_path(parent, target)
         self._about: Optional[About] = None
         self._loads: Optional[str] = "/v1/loads?include=core"
@@ -68,7 +82,7 @@ class Server:
         return next((answer.json for answer in map(self._get, paths) if answer.status == 200), None)
 
     def _get(self, path: str) -> http.Answer:
-        return http.get(self._host, self._port, path, DEADLINE, self._key, tls=self.tls)
+        return http.get(self.door.host, self.door.port, path, DEADLINE, self.door.key, tls=self.door.tls)
 
 
 def _health_path(parent: Process, target: Target) -> str:

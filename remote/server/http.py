@@ -46,9 +46,7 @@ def unverified() -> ssl.SSLContext:
     return context
 
 
-def get(
-    host: str, port: int, path: str, deadline: float = 3.0, api_key: Optional[str] = None, *, tls: bool = False
-) -> Answer:
+def get(host: str, port: int, path: str, deadline: float = 3.0, api_key: str = "", *, tls: bool = False) -> Answer:
     """GET `path`. Never raises: what went wrong is in the answer. deadline: seconds for all of it."""
     started = time.monotonic()
 
@@ -77,7 +75,7 @@ def _connected(host: str, port: int, deadline: float, tls: bool) -> socket.socke
     return unverified().wrap_socket(plain) if tls else plain  # which closes it when it fails
 
 
-def _request(host: str, port: int, path: str, api_key: Optional[str]) -> bytes:
+def _request(host: str, port: int, path: str, api_key: str) -> bytes:
     # HTTP/1.0: the server closes when it has answered, and never sends chunks
     lines = [f"GET {path} HTTP/1.0", f"Host: {loopback(host)}:{port}", "Accept: application/json"]
     if api_key:

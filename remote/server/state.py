@@ -112,7 +112,7 @@ class Observer:
             else:
                 detail += f" to {server.health_path} (on this server each GET /health would add a dump)"
         phase, detail = self._unless_silent(found.parent, phase, detail, lines)
-        if phase is Phase.READY and server.tls:
+        if phase is Phase.READY and server.door.tls:
             detail += " by HTTPS (its certificate is not verified: it is this machine's own)"
         if phase is Phase.READY:
             self._was_ready = found.parent.identity

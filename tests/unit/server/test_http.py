@@ -231,4 +231,4 @@ def test_the_running_servers_command_line_tells_that_it_has_a_certificate() -> N
     assert mine is not None
     target = Target("/p", "/m", port=1)
     for argv, tls in ((("python", "--ssl-certfile", "/x"), True), (("python", "--ssl-certfile=/x"), True), ((), False)):
-        assert ask.Server(dataclasses.replace(mine, argv=argv), target).tls is tls
+        assert ask.Server(dataclasses.replace(mine, argv=argv), target).door.tls is tls
