@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Protocol
 
 import msgspec
@@ -84,6 +85,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     read_only: bool = False
     name: str = ""
     stood_in: tuple[str, ...] = ()
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether SGLang is told to compute on the CPU: no GPU is missed then."""
+        words = " ".join(self.server.flags).replace("=", " ").split()
+        return ("--device", "cpu") in itertools.pairwise(words)
 
     @property
     def target(self) -> Target:

@@ -15,8 +15,8 @@ from console.demo.stage import Stage, stage
 OpenScreen = Callable[[Profile, str], None]
 
 FIRST_STEPS = """\
-First steps: p shows the patch, a applies it, esc goes back · s starts the server (half a minute) · t sends a test \
-request · Enter opens its dump · x stops · v reverts · q leaves, and everything is put back."""
+First steps: p a patches · s starts (half a minute) · t tests, enter opens the dump · x stops · p v reverts · \
+esc goes back · q leaves, and all is put back"""
 
 
 def tour(on_progress: OnProgress, open_screen: OpenScreen) -> None:
@@ -32,5 +32,11 @@ def hint(made: Stage) -> str:
 
 def command(config_folder: Path) -> str:
     """What sees the demo from another terminal: by its path where the shell would not find hsconsole."""
-    program = "hsconsole" if shutil.which("hsconsole") else str(Path(sys.argv[0]).absolute())
-    return f"HSCONSOLE_CONFIG_DIR={shlex.quote(str(config_folder))} {shlex.quote(program)} status"
+    program = "hsconsole" if shutil.which("hsconsole") else _typed(Path(sys.argv[0]).absolute())
+    return f"HSCONSOLE_CONFIG_DIR={_typed(config_folder)} {program} status"
+
+
+def _typed(path: Path) -> str:
+    """`path` as a shell reads it, from the home folder on where it lies there."""
+    home = Path.home()
+    return f"~/{shlex.quote(str(path.relative_to(home)))}" if path.is_relative_to(home) else shlex.quote(str(path))

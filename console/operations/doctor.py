@@ -58,7 +58,7 @@ def _container(profile: Profile, agent: Examined, tell: Callable[[Check], None])
         ("preflight", lambda: calls.preflight(agent, profile).checks),
         ("patch", lambda: calls.patch_status(agent).depths),
         ("requests", lambda: _requests(agent)),
-        ("gpus", lambda: _gpus(agent)),
+        ("gpus", lambda: () if profile.on_cpu else _gpus(agent)),
         ("dumps", lambda: _dumps(agent)),
     )
     for name, ask in questions:

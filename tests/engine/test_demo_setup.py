@@ -174,6 +174,22 @@ def test_the_hint_s_command_can_be_typed(tmp_path: Path, monkeypatch: pytest.Mon
     assert tour.command(tmp_path) == f"HSCONSOLE_CONFIG_DIR={tmp_path} {typed} status"
 
 
+def test_the_hint_s_command_is_short_below_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ".cache" / "with room"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "clone/.venv/bin/hsconsole"), "demo"])
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    typed = tour.command(folder)
+    assert typed == "HSCONSOLE_CONFIG_DIR=~/'.cache/with room' ~/clone/.venv/bin/hsconsole status"
+    told = subprocess.run(
+        ["sh", "-c", typed.replace("~/clone/.venv/bin/hsconsole status", "printenv HSCONSOLE_CONFIG_DIR")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == str(folder)
+
+
 def test_no_sshd_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda program, path=None: None)
     with pytest.raises(DemoError, match="there is no sshd") as raised, sshd.serve(tmp_path, {}):

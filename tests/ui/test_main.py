@@ -7,6 +7,7 @@ import dataclasses
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +22,7 @@ from console.tui.widgets.dumps import DumpTable
 from remote.wire.dumps import DumpCounts, DumpsChange
 from remote.wire.server import LogLines
 from tests.ui import scenes
+from tests.ui.fake_link import FakeLink
 from tests.ui.scenes import Stage
 from tests.ui.stagehand import app_of, link_of, on_stage, settled, showing, toasts, until, words
 
@@ -222,14 +224,27 @@ async def test_enter_without_requests_says_so() -> None:
         assert "no request" in toasts(pilot)
 
 
-@pytest.mark.parametrize("size", [(100, 30), (120, 36)])
-async def test_the_demo_s_hint_is_whole(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 36)])
+async def test_the_demo_begins_with_nothing_cut(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/home/operator/hsconsole/.venv/bin/hsconsole", "demo"])
     monkeypatch.setattr(shutil, "which", lambda program: None)
     typed = tour.command(Path("/home/operator/.cache/hsconsole/stage/config"))
     hint = f"{tour.FIRST_STEPS}\nIn another terminal: {typed}"
-    async with on_stage(Stage(scenes.stopped, hint=hint), size=size) as pilot:
-        assert "".join(hint.split()) in "".join(words(pilot).split())
+    stage = Stage(scenes.stopped_demo, profile=scenes.DEMO, hint=hint)
+    async with on_stage(stage, size=size) as pilot:
+        shown = "".join(words(pilot).split())
+        assert "".join(hint.split()) in shown
+        assert "".join(app_of(pilot).picture.dumps.problem.split()) in shown
+        assert "none needed: SGLang computes on the CPU" in words(pilot)
+        assert pilot.app.screen.max_scroll_y == 0
+
+
+@pytest.mark.parametrize("play", [scenes.left_over, scenes.orphans, scenes.no_gpu, scenes.stopped])
+async def test_a_low_screen_is_not_scrolled(play: Callable[[FakeLink], None]) -> None:
+    async with on_stage(Stage(play), size=(80, 24)) as pilot:
+        main = app_of(pilot).screen_stack[0]
+        assert (main.max_scroll_y, main.show_vertical_scrollbar) == (0, False)
+        assert table(pilot).size.height >= 3, "dumps are seen"
 
 
 async def test_the_hint_goes_with_escape() -> None:

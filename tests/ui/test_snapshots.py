@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from console.cancel import Cancel
+from console.demo.tour import FIRST_STEPS
 from console.link import LinkPhase
 from console.tui.act import canary_run
 from console.tui.app import HsConsoleApp
@@ -21,6 +22,7 @@ from tests.ui.fake_link import FakeLink
 from tests.ui.scenes import Stage
 from tests.ui.stagehand import app_of, ended, link_of, settled, showing, until
 
+SEEN_BY = "HSCONSOLE_CONFIG_DIR=~/.cache/hsconsole/stage/config ~/hsconsole/.venv/bin/hsconsole status"
 SIZES = ((80, 24), (120, 36), (200, 50))
 Compare = Callable[..., bool]
 Before = Callable[[Pilot[None]], Awaitable[None]]
@@ -66,7 +68,7 @@ STATES: dict[str, tuple[Callable[[FakeLink], None], dict[str, Any], Callable[...
     "connecting": (scenes.connecting, {}, _as_it_is),
     "stopped_demo": (
         scenes.stopped_demo,
-        {"profile": scenes.DEMO, "hint": "First: p then a patches, s starts."},
+        {"profile": scenes.DEMO, "hint": f"{FIRST_STEPS}\nIn another terminal: {SEEN_BY}"},
         _as_it_is,
     ),
     "loading": (scenes.loading, {}, _as_it_is),

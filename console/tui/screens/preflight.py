@@ -50,11 +50,15 @@ class PreflightScreen(Sheet[bool]):
             return [Content(), *error_lines(self.error, width)]
         if self.found is None:
             return [Content(), Content.styled("  looking …", ink.MUTED)]
-        lines = [Content(), self._verdict(self.found), Content(), *check_lines(self.found.checks, width)]
-        if self.gate:
-            go_on = Content.assemble("  ", ("↵", f"bold {ink.KEY}"), " see the plan all the same   ")
-            lines += [Content(), go_on + Content.assemble(("esc", f"bold {ink.KEY}"), " leave it")]
-        return lines
+        key = f"bold {ink.KEY}"
+        ways = Content.assemble("    ", ("↵", key), " see the plan all the same   ", ("esc", key), " leave it")
+        return [
+            Content(),
+            self._verdict(self.found),
+            *([ways] if self.gate else []),
+            Content(),
+            *check_lines(self.found.checks, width),
+        ]
 
     def _verdict(self, found: Preflight) -> Content:
         bad = sum(check.verdict is Verdict.BAD for check in found.checks)

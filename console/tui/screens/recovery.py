@@ -28,10 +28,8 @@ class RecoveryScreen(RunScreen):
         by_host = self.console.picture.profile.proxmox is not None
         return tuple(action.id for action in ACTIONS if action.where == RECOVERY and (by_host or action.id != RESTART))
 
-    def lines(self, width: int) -> Lines:
-        lines = super().lines(width)
-        if self.offered:
-            lines += heading("Last resort")
+    def offer(self, width: int) -> Lines:
+        lines = heading("Last resort") if self.offered else []
         for action in ACTIONS:
             if action.id in self.offered:
                 head = Content.assemble("  ", (action.key, f"bold {ink.KEY}"), "  ", cells(Content(action.label), 14))

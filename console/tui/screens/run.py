@@ -32,36 +32,48 @@ class RunScreen(Sheet[None]):
         return self.run.title
 
     def lines(self, width: int) -> list[Content]:
+        """Once it has ended: how, what the second look saw, what can be done next; only then what was done."""
+        run = self.run
+        if run.ended is None:
+            running = self.console.picture.clock.monotonic() - run.started
+            steps = [*self._steps(width), Content()] if run.steps or run.planned else []
+            return [Content(), *steps, Content.styled(f"  running for {clock(running)}", ink.MUTED)]
+        lines = [Content(), *self._end(width, run.ended - run.started)]
+        if run.checks:
+            lines += [*heading("Second look" if run.planned else "Checks"), *check_lines(run.checks, width)]
+        lines += self.offer(width)
+        if run.steps and not isinstance(run.result, DumpTest):  # whose steps are its checks
+            lines += [*heading("Steps"), *self._steps(width)]
+        return lines
+
+    def offer(self, width: int) -> list[Content]:  # noqa: ARG002 - for those that have something to offer
+        """What can be done next from this page."""
+        return []
+
+    def _steps(self, width: int) -> list[Content]:
         run = self.run
         done = tuple(run.steps)
         titles = [step.title for step in done] + [step.title for step in run.planned]
         wide = min(max((len(line(title, 60)) for title in titles), default=10), 44)
-        lines = [Content()]
+        lines: list[Content] = []
         for step in done:
             lines += _step(step, wide, width)
         for index, waiting in enumerate(run.waiting):
             under_way = index == 0
             sign, style = ("▸", ink.KEY) if under_way else ("·", ink.MUTED)
             lines += hang(Content.styled(f"  {sign}  ", style), plain(waiting.title, style, 200), width)
-        gap = [Content()] if len(lines) > 1 else []
-        return [*lines, *gap, *self._end(width)]
+        return lines
 
-    def _end(self, width: int) -> list[Content]:
+    def _end(self, width: int, seconds: float) -> list[Content]:
         run = self.run
-        if run.ended is None:
-            running = self.console.picture.clock.monotonic() - run.started
-            return [Content.styled(f"  running for {clock(running)}", ink.MUTED)]
         if run.error is not None:
             return error_lines(run.error, width)
         sign, style = ("✓", ink.GOOD) if run.ok else ("✗", ink.BAD)
         summary = hang(Content.styled(f"  {sign} ", f"bold {style}"), plain(run.summary, f"bold {style}", 1000), width)
-        took = Content.styled(f"    in {span(run.ended - run.started)}", ink.MUTED)
-        lines = [*summary, took]
-        if run.checks:
-            lines += [*heading("Second look" if run.planned else "Checks"), *check_lines(run.checks, width)]
+        took = Content.styled(f"    in {span(seconds)}", ink.MUTED)
         if isinstance(run.result, DumpTest) and run.result.number is not None:
-            lines += [Content(), Content.assemble("  ", ("↵", f"bold {ink.KEY}"), f" open req_{run.result.number}")]
-        return lines
+            took += Content.assemble("   ", ("↵", f"bold {ink.KEY}"), f" opens req_{run.result.number}")
+        return [*summary, took]
 
     def action_open(self) -> None:
         result = self.run.result

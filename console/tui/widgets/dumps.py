@@ -9,7 +9,7 @@ from console.text import size
 from console.tui import ink
 from console.tui.format import age, count
 from console.tui.picture import Picture
-from console.tui.text import line, plain
+from console.tui.text import plain
 from console.tui.widgets.table import Column, LineTable, layout
 from remote.wire.dumps import DumpState
 
@@ -37,12 +37,12 @@ class DumpTable(LineTable):
 
     def empty(self) -> Content:
         if self.dumps.problem:
-            return plain(f"  {line(self.dumps.problem)}", ink.WARN)
+            return plain(self.dumps.problem, ink.WARN)
         if self.dumps.needle:
-            return plain(f"  no request matches {self.dumps.needle!r}", ink.MUTED)
+            return plain(f"no request matches {self.dumps.needle!r}", ink.MUTED)
         if not self.picture.dumps_seen:
-            return Content.styled("  waiting for the first look …", ink.MUTED)
-        return Content.styled(f"  {none_here(self.dumps.counts)}: t sends a test request", ink.MUTED)
+            return Content.styled("waiting for the first look …", ink.MUTED)
+        return Content.styled(f"{none_here(self.dumps.counts)}: t sends a test request", ink.MUTED)
 
     def fields(self, index: int) -> dict[str, Content]:
         row = self.dumps.at(index)

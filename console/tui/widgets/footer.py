@@ -9,6 +9,7 @@ from textual.content import Content
 from textual.events import Click
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Button
 
 from console.actions import BY_ID
 from console.tui import ink
@@ -51,7 +52,8 @@ class KeyFooter(Widget):
                 break
             entries = {name: entry for name, entry in entries.items() if name != leaving}
         self._shown = entries
-        return cells(Content(" ") + Content("  ").join(entries.values()), width)
+        choose = [_CHOOSE] if self.screen.is_modal and len(self.screen.query(Button)) > 1 else []
+        return cells(Content(" ") + Content("  ").join([*entries.values(), *choose]), width)
 
     async def on_click(self, event: Click) -> None:
         left = 1
@@ -81,6 +83,9 @@ def _entry(key: str, label: str, enabled: bool) -> Content:
     if not enabled:
         return Content.styled(f"{shown} {label}", "$foreground-disabled")
     return Content.assemble((shown, f"bold {ink.KEY}"), f" {label}")
+
+
+_CHOOSE = Content.assemble(("← →", f"bold {ink.KEY}"), " choose  ", ("↵", f"bold {ink.KEY}"), " take it")
 
 
 def _length(entries: dict[str, Content]) -> int:

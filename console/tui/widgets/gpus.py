@@ -49,10 +49,18 @@ class Gpus(Panel):
         if snapshot is None:
             return [Content.styled(" waiting for the first look …", ink.MUTED)]
         if not snapshot.gpus:
-            why = snapshot.problem or "no GPU in this container"
-            return [row for text in (why, snapshot.remedy) for row in _wrapped(text, ink.MUTED, width)]
+            return self._none(snapshot, width)
         lines = [plain(f" ✗ {line(snapshot.problem)}", ink.BAD)] if snapshot.problem else []
         return [*self._grid(snapshot.gpus, width), *lines, *self._holders(width)]
+
+    def _none(self, snapshot: GpuSnapshot, width: int) -> list[Content]:
+        """Why there is none; on a low screen in a line."""
+        if self.picture.profile.on_cpu:
+            return [Content.styled(" none needed: SGLang computes on the CPU here", ink.MUTED)]
+        why = snapshot.problem or "no GPU in this container"
+        if self.screen.size.height < 30:
+            return [plain(f" {line(why)}", ink.MUTED)]
+        return [row for text in (why, snapshot.remedy) for row in _wrapped(text, ink.MUTED, width)]
 
     def _holders(self, width: int) -> list[Content]:
         """Whose the memory is, when that is a question: as the Proxmox host sees it."""

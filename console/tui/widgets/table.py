@@ -15,6 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.visual import Visual
 
+from console.tui.sheet import hang
 from console.tui.text import cells
 
 
@@ -74,7 +75,7 @@ class LineTable(ScrollView, can_focus=True):
         raise NotImplementedError
 
     def empty(self) -> Content:
-        """What is said instead of rows."""
+        """What is said instead of rows, in as many lines as it takes."""
         raise NotImplementedError
 
     def layout_of(self, width: int) -> list[tuple[Column, int]]:
@@ -169,7 +170,8 @@ class LineTable(ScrollView, can_focus=True):
         index = self.scroll_offset.y + y - 1
         if index < len(self.rows):
             return self.row(self.fields(index))
-        return self.empty() if y == 1 and not len(self.rows) else Content()
+        said = hang(Content("  "), self.empty(), self.size.width) if not len(self.rows) else []
+        return said[y - 1] if y <= len(said) else Content()
 
     def row(self, fields: dict[str, Content]) -> Content:
         parts = [

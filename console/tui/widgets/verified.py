@@ -39,7 +39,7 @@ class VerifiedTable(LineTable):
         self.verification = verification
 
     def empty(self) -> Content:
-        return Content.styled("  no result yet" if self.verification.ended is None else "  no result", ink.MUTED)
+        return Content.styled("no result yet" if self.verification.ended is None else "no result", ink.MUTED)
 
     def fields(self, index: int) -> dict[str, Content]:
         result = self.verification.at(index)

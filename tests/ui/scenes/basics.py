@@ -34,8 +34,8 @@ READ_ONLY = Profile(
 DEMO = Profile(
     name="demo",
     container=Container(host="127.0.0.1", python="/root/.cache/hsconsole/demo/bin/python", user="root", port=2222),
-    server=Server(model_path="/root/.cache/hsconsole/demo/dsv3", port=30000),
-    stood_in=("no Proxmox host", "no GPU"),
+    server=Server(model_path="/root/.cache/hsconsole/demo/dsv3", port=30000, flags=("--device=cpu",)),
+    stood_in=("no GPU", "no Proxmox host", "a tiny random model"),
 )
 
 

@@ -30,7 +30,13 @@ def gpus(count: int, *, lost: int | None = None, busy: bool = True) -> GpuSnapsh
     return GpuSnapshot(NOW, tuple(rows))
 
 
-NO_GPU = GpuSnapshot(NOW, (), "no NVIDIA library in this container: GPUs can't be read", "")
+NO_GPU = GpuSnapshot(
+    NOW,
+    (),
+    "There is no NVIDIA library here: /root/ml-env/bin/python3 has no pynvml (No module named 'pynvml'), and there "
+    "is no nvidia-smi.",
+    "If there are GPUs: install nvidia-ml-py into that Python (SGLang's own environments have it).",
+)
 
 
 SHM = ShmSnapshot(NOW, "/dev/shm", 504 * GIB, 252 * GIB, 252 * GIB, 480 * GIB, 212 * GIB)

@@ -15,7 +15,7 @@ from remote.wire.dumps import DumpCounts, DumpsChange, DumpState, Verified, Veri
 from remote.wire.patch import MarkedLine, PatchState
 from remote.wire.plan import Check, Outcome, Plan
 from remote.wire.server import LogLines
-from remote.wire.telemetry import Gpu, GpuSnapshot
+from remote.wire.telemetry import Gpu, GpuSnapshot, ShmOwner
 from tests.ui.fake_link import FakeLink, FrozenClock
 from tests.ui.scenes.basics import BAD, GIB, HOSTILE, LOG, NOW, PROFILE
 from tests.ui.scenes.dumps import DETAIL, NO_DUMPS, TEST_STEPS, TESTED, many_dumps, rows
@@ -99,8 +99,12 @@ def stopped(link: FakeLink) -> None:
 
 
 def stopped_demo(link: FakeLink) -> None:
+    """As a demo begins: no GPU, no dump folder yet."""
     stopped(link)
-    link.say(gpus=NO_GPU)
+    folder = "/dev/shm/hsconsole-demo-16532"
+    problem = f"{folder} is not there yet: SGLang makes it when it starts with SGLANG_HS_DUMP_DIR set"
+    held = dataclasses.replace(SHM, path=folder, dumps=0, used=20 << 20, owners=(ShmOwner("SGLang", 6 << 20, 5),))
+    link.say(gpus=NO_GPU, shm=held, dumps=dataclasses.replace(NO_DUMPS, problem=problem))
 
 
 def one_lost_gpu(link: FakeLink) -> None:
