@@ -52,7 +52,7 @@ def show(profile: str | None, as_json: bool, number: int) -> None:
     with session(profile) as (agent, _):
         found = calls.dump(agent, number)
     if found.row.state is DumpState.GONE:
-        raise DumpError(f"req_{number} is not there: {found.row.note}", "hsconsole dumps list")
+        raise DumpError(found.row.note, "Those that are there: hsconsole dumps list.")
     if as_json:
         output.print_json(found)
     else:

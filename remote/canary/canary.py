@@ -62,7 +62,7 @@ class _Run:
 
     def run(self) -> Canary:
         prompt, other = self._prompts()
-        following = self._following()
+        following = counter.following(self._target.dump_dir)
         prefilled = PrefillLog(self._target)
         rid = new_rid("again")
         copies = Ranks(self._target, rid, ids_sha256(prompt))
@@ -156,7 +156,7 @@ class _Run:
         others: dict[int, int] = {}  # tokens of finished dumps, also of those that a consumer has taken since
 
         def look() -> Dumped:
-            following = self._following()
+            following = counter.following(self._target.dump_dir)
             for number in range(max(first, following - _MOST_OTHERS), following):
                 if number in own or number in others:
                     continue
@@ -170,11 +170,6 @@ class _Run:
         if found.verdict is not Verdict.OK and self._cancelled.is_set():
             raise _Cancelled  # it may not have been waited for to the end
         return found
-
-    def _following(self) -> int:
-        """The number of the next request."""
-        told = counter.unclaimed(self._target.dump_dir)
-        return max(rows.numbers(self._target.dump_dir), default=-1) + 1 if told is None else told
 
     def _add(self, check: Optional[Check]) -> None:
         if check is None:

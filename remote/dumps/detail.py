@@ -25,8 +25,10 @@ def show(dump_dir: str, number: int) -> DumpDetail:
     path = os.path.join(dump_dir, name)
     row = _row(dump_dir, name)
     if row.state is DumpState.GONE:
-        never = counter.never_was(dump_dir, number)
-        return DumpDetail(dataclasses.replace(row, note=never or row.note), path)
+        said = (
+            counter.never_was(number, counter.following(dump_dir)) or f"req_{number} was dumped, and taken away since"
+        )
+        return DumpDetail(dataclasses.replace(row, note=said), path)
     try:
         dump = Dump(path, number)
     except (FileNotFoundError, NotADirectoryError):

@@ -79,9 +79,10 @@ def _by_row(dump_dir: str, name: str, level: Level) -> VerifyResult:
     if row is None:
         note = f"{name} is no directory"
         return VerifyResult(rows.number_of(name) or 0, Verified.BAD, level, (Check("dump", Verdict.BAD, note),))
-    never = counter.never_was(dump_dir, row.number) if row.state is DumpState.GONE else ""
+    # by the counter alone: without one, the newest of all may have been taken while others were verified
+    never = counter.never_was(row.number, counter.unclaimed(dump_dir)) if row.state is DumpState.GONE else ""
     if never:
-        none = Check("dump", Verdict.UNKNOWN, f"it {never}", "Look for its number: hsconsole dumps list.")
+        none = Check("dump", Verdict.UNKNOWN, never, "Those that are there: hsconsole dumps list.")
         return VerifyResult(row.number, Verified.UNVERIFIED, level, (none,))
     row = rows.settle(row, time.time() - row.at)
     # COMPLETE: finished since it was looked at; the next verification sees it

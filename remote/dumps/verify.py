@@ -33,6 +33,9 @@ def names_of(dump_dir: str, numbers: Optional[Sequence[int]]) -> list[str]:
     """The directories of `numbers`, or of all dumps, in order. Raises DumpError when the folder can't be listed."""
     try:
         found = {name: rows.number_of(name) for name in os.listdir(dump_dir)}
+    except FileNotFoundError:
+        remedy = "SGLang makes it when it starts patched: hsconsole server start. Else compare it with dump.folder."
+        raise DumpError(f"there is no {dump_dir} yet, so no dump", remedy) from None
     except OSError as error:
         raise DumpError(f"{dump_dir} can't be listed: {error.strerror}", "Compare it with dump.folder.") from None
     there = {number: name for name, number in sorted(found.items()) if number is not None}  # req_N after .req_N.pid

@@ -91,8 +91,7 @@ class RequestScreen(Sheet[None]):
         if self.detail is None:
             return [Content(), Content.styled("  reading …", ink.MUTED)]
         if self.detail.row.state is DumpState.GONE:
-            words = "  This request is gone: a consumer took it after it was listed."
-            return [Content(), Content.styled(words, ink.MUTED), *pair("was at", self.detail.path, width)]
+            return [Content(), plain(f"  {self.detail.row.note}", ink.MUTED), *pair("was at", self.detail.path, width)]
         lines = [Content(), self._verdict(self.detail), *pair("path", self.detail.path, width)]
         if self.verification is not None:
             now = self.console.picture.clock.monotonic()

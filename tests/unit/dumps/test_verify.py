@@ -137,10 +137,33 @@ def test_a_number_that_no_dump_ever_had_is_not_taken_for_one_that_is_gone(case: 
         (tmp_path / ".counter").write_bytes(kept)
     summary, results = run(tmp_path, "structure", [number])
     assert (summary.counts, summary.ok) == ({verdict: 1}, ok)
-    told = "it was never there: the next request is req_77"
+    told = "there is no request 77 yet; the newest is req_76"
     assert [check.found for check in results[number].checks] == ([] if ok else [told])
-    note = detail.show(str(tmp_path), number).row.note
-    assert note == ("taken away" if ok else told[3:])
+
+
+SHOWN = {
+    "claimed and taken away": (b"%020d\n" % 78, "req_77 was dumped, and taken away since"),
+    "never claimed": (b"%020d\n" % 77, "there is no request 77 yet; the newest is req_76"),
+    "nothing was claimed": (b"%020d\n" % 0, "there is no request 77 yet: nothing was dumped so far"),
+    "no counter": (None, "there is no request 77 yet; the newest is req_3"),
+    "no number": (b"x" * 21, "there is no request 77 yet; the newest is req_3"),
+}
+
+
+@pytest.mark.parametrize("case", SHOWN)
+def test_what_is_not_there_is_told_by_what_is_known_of_its_number(case: str, tmp_path: Path) -> None:
+    kept, note = SHOWN[case]
+    if kept is not None:
+        (tmp_path / ".counter").write_bytes(kept)
+    (tmp_path / "req_3").mkdir()
+    assert detail.show(str(tmp_path), 77).row.note == note
+    assert detail.show(str(tmp_path / "none"), 77).row.note == "there is no request 77 yet: nothing was dumped so far"
+
+
+def test_a_folder_that_is_not_there_yet_says_who_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(DumpError, match="yet, so no dump") as raised:
+        verify.names_of(str(tmp_path / "none"), [8])
+    assert "hsconsole server start" in raised.value.remedy
 
 
 def test_dumps_deleted_while_they_are_verified_are_ok_or_gone(folder: Path) -> None:
