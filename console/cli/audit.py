@@ -113,9 +113,9 @@ def _print_begun(data: dict[str, Any]) -> None:
 
 
 def _print_ended(data: dict[str, Any]) -> None:
-    steps = _dicts(data.get("steps"))
+    steps, judged = _dicts(data.get("steps")), _judged(data.get("result"))
     for step in steps[:STEPS_SHOWN]:
-        mark = "✓" if step.get("ok") else "✗"
+        mark = judged.get(_text(step.get("title"))) or ("✓" if step.get("ok") else "✗")
         output.say(f"    {mark} {_text(step.get('title'))}  {_text(step.get('detail'))}")
         if step.get("command"):
             output.say(f"      $ {_text(step['command'])}", fg="cyan")
@@ -130,6 +130,13 @@ def _print_ended(data: dict[str, Any]) -> None:
     took = f" ({span(seconds)})" if isinstance(seconds, int | float) else ""
     verdict = "well" if data.get("ok") else "NOT well"
     output.say(f"    {words or verdict}{took}", fg="green" if data.get("ok") else "red")
+
+
+def _judged(result: Any) -> dict[str, str]:
+    """The mark of each check by its name: a step alone tells no doubt from a fault."""
+    checks = _dicts(result.get("checks")) if isinstance(result, dict) else []
+    marks = {verdict.value: mark for verdict, (mark, _) in output.MARKS.items()}
+    return {_text(check.get("name")): marks.get(_text(check.get("verdict")), "") for check in checks}
 
 
 def _print_chain(found: ChainReport) -> None:

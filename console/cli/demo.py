@@ -49,6 +49,7 @@ def command(checking: bool, as_json: bool) -> None:
         tour(line.show, open_screen)
     finally:
         line.clear()  # whatever ended the screen
+    output.say("The demo is over: the server is stopped, the patch taken out, the dumps removed.")
 
 
 def _check(*, as_json: bool) -> int:

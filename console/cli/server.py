@@ -195,7 +195,8 @@ def _print(found: ServerState) -> None:
     left = f", {span(load.left)} left" if load and load.left is not None else ""
     stage = f": {load.stage}{percent}{left}" if load else ""
     age = f" for {span(found.age)}" if found.age is not None else ""
-    output.say(f"{found.phase.value}{age}, port {found.port}{stage}: {found.detail}")
+    detail = "" if load and load.stage == found.detail else f": {found.detail}"
+    output.say(f"{found.phase.value}{age}, port {found.port}{stage}{detail}")
     if found.cause:
         output.say(f"  {found.cause}", fg="red")
     if found.remedy:

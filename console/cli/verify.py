@@ -62,7 +62,7 @@ def _print_summary(found: VerifySummary) -> None:
     stopped = "stopped halfway: " if found.stopped else ""
     norms = f"; norms: {found.norms}" if found.norms else ""
     text = f"{stopped}{counts}; {found.level.value}, {rate}{norms}"
-    output.say(text, fg="green" if found.ok else "red", bold=True)
+    output.say(text, fg="green" if found.ok else "red" if found.faulty else "yellow", bold=True)
     if found.superseded:
         output.say(superseded(found.superseded), fg="yellow")
     if found.longer:

@@ -151,7 +151,7 @@ def _second_look(target: Target, started: record.Record, step: OnStep) -> Outcom
         Check("process", Verdict.OK, f"pid {started.pid} lives, session {process.session}")
         if process
         else _gone(started, target),
-        Check("log", Verdict.OK, f"{started.log}: {len(lines)} lines")
+        Check("log", Verdict.OK, f"{started.log}: begun, {len(lines)} so far")
         if lines
         else Check("log", Verdict.BAD, f"{started.log}: nothing"),
     )

@@ -188,6 +188,11 @@ class VerifySummary:
     superseded: tuple[int, ...] = ()
     longer: tuple[int, ...] = ()
 
+    @property
+    def faulty(self) -> bool:
+        """Whether a dump is not as it should be; where none is, what is not ok could only not be looked at."""
+        return any(verdict.value in self.counts for verdict in (Verified.BAD, Verified.ERROR, Verified.WARN))
+
 
 @dataclasses.dataclass(frozen=True)
 class Canary:

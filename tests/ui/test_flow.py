@@ -287,7 +287,7 @@ async def test_request_from_key_to_dump() -> None:
         await pilot.press("t")
         await showing(pilot, RunScreen)
         await until(pilot, lambda: "req_1287: every check is well" in words(pilot))
-        assert "✓  wait for the dump" in words(pilot)
+        assert "✓  tokens       10 of 10" in words(pilot)
         await pilot.press("enter")
         screen = await showing(pilot, RequestScreen)
         assert isinstance(screen, RequestScreen)

@@ -53,7 +53,7 @@ async def test_a_timer_that_never_fires_does_not_freeze_the_picture(monkeypatch:
     async with on_stage(stage) as pilot:
         monkeypatch.setattr(pilot.app, "set_timer", lambda *_, **__: None)
         link_of(stage).say(gpus=scenes.NO_GPU)
-        await until(pilot, lambda: "no NVIDIA library in this container" in words(pilot))
+        await until(pilot, lambda: "There is no NVIDIA library here" in words(pilot))
 
 
 async def test_a_factory_that_fails_is_shown_and_can_be_tried_again() -> None:

@@ -187,10 +187,11 @@ async def test_a_request_that_is_gone() -> None:
 
     stage = Stage(scenes.answering)
     async with on_stage(stage) as pilot:
-        gone = dataclasses.replace(scenes.rows(1)[0], state=DumpState.GONE)
+        said = "req_1286 was dumped, and taken away since"
+        gone = dataclasses.replace(scenes.rows(1)[0], state=DumpState.GONE, note=said)
         link_of(stage).answers["dumps.show"] = DumpDetail(gone, "/dev/shm/sglang_hs/req_1286")
         await pilot.press("enter")
-        await until(pilot, lambda: "a consumer took it" in words(pilot))
+        await until(pilot, lambda: said in words(pilot))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)], ids=str)

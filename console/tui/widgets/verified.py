@@ -115,8 +115,10 @@ def _end(run: Verification, width: int) -> Content:
         head = Content.styled("  no request is in the folder", ink.MUTED)
     elif summary.ok:
         head = Content.styled("  ✓ all well", f"bold {ink.GOOD}")
-    else:
+    elif summary.faulty:
         head = Content.styled("  ✗ not all well", f"bold {ink.BAD}")
+    else:
+        head = Content.styled("  – nothing is wrong, but not everything could be verified", f"bold {ink.WARN}")
     return head + Content.styled(f"   {told(run)}", ink.MUTED).truncate(max(width - head.cell_length, 0), ellipsis=True)
 
 

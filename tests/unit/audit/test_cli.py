@@ -104,3 +104,15 @@ def test_hostile_text_is_made_harmless(capsys: pytest.CaptureFixture[str]) -> No
     assert hsconsole("show") == 0
     shown = capsys.readouterr().out
     assert not set(shown) & set("\x1b\x07\r\x9b\u202e")
+
+
+def test_a_doubt_is_not_told_as_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [{"title": name, "ok": name == "tokens", "detail": "…"} for name in ("ranks", "tokens", "end")]
+    verdicts = {"ranks": "unknown", "tokens": "ok"}
+    checks = [{"name": name, "verdict": verdict} for name, verdict in verdicts.items()]
+    command._print_ended({"ok": True, "steps": steps, "result": {"checks": checks}, "seconds": 1.0})
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[:3]] == [
+        ["?", "ranks"],
+        ["✓", "tokens"],
+        ["✗", "end"],
+    ]
