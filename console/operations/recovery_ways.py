@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import dataclasses
 from types import TracebackType
@@ -227,6 +226,6 @@ def _differ(one: str, other: str) -> bool:
 def _public_keys(text: bytes) -> list[tuple[str, bytes]]:
     found = []
     for words in map(str.split, text.decode("utf-8", "replace").splitlines()):
-        with contextlib.suppress(binascii.Error, ValueError, IndexError):
+        with contextlib.suppress(ValueError, IndexError):
             found.append((words[0], base64.b64decode(words[1], validate=True)))
     return found

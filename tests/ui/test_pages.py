@@ -91,6 +91,22 @@ async def test_finding_in_the_log() -> None:
         assert isinstance(pilot.app.screen, MainScreen)
 
 
+async def test_finding_goes_on_where_the_found_line_is_trimmed_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    from console.tui import log_buffer
+
+    stage = Stage(long_log)
+    async with on_stage(stage) as pilot:
+        await pilot.press("l", "slash", *"line 39", "enter")
+        view = (await showing(pilot, LogScreen)).query_one(LogView)
+        await until(pilot, lambda: view._found is not None)
+        monkeypatch.setattr(log_buffer, "MOST_LINES", 10)
+        monkeypatch.setattr(log_buffer, "SLACK", 0)
+        link_of(stage).say(log=LogLines(("line 39 again",), scenes.LOG))
+        await until(pilot, lambda: view.log_lines.first > cast(int, view._found))
+        await pilot.press("n")
+        await until(pilot, lambda: view._found == view.log_lines.end - 1)
+
+
 async def test_log_text_can_be_selected_for_copying() -> None:
     from textual.geometry import Offset
     from textual.selection import Selection

@@ -88,9 +88,10 @@ class LogView(ScrollView):
             self._found = None
             self.refresh()
             return False
-        start = (
-            self._found - buffer.first if same and self._found is not None else (len(buffer.lines) if step < 0 else -1)
-        )
+        if same and self._found is not None:
+            start = max(self._found - buffer.first, -1)  # -1: of a line that is trimmed away by now
+        else:
+            start = len(buffer.lines) if step < 0 else -1
         places = range(start - 1, -1, -1) if step < 0 else range(start + 1, len(buffer.lines))
         for index in places:
             if self.needle in buffer.lines[index].casefold():
