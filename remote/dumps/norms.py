@@ -34,6 +34,8 @@ _REMEDY = (
 
 @dataclasses.dataclass(frozen=True)
 class Usual:
+    """Of one number over the dumps learned from, in ln: its median, and 1.4826 × its median absolute deviation."""
+
     centre: float
     spread: float
 

@@ -91,7 +91,10 @@ def _in_turn(ask: Callable[[], T]) -> Optional[T]:
             _turn.release()
             done.set()
 
-    threading.Thread(target=work, name="gpus", daemon=True).start()
+    try:
+        threading.Thread(target=work, name="gpus", daemon=True).start()
+    except RuntimeError:  # the container has no thread left: asked in this one, for as long as it takes
+        work()
     done.wait(PATIENCE)
     return answers[0] if answers else None
 

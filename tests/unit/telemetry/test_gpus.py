@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -266,6 +267,18 @@ def test_a_call_that_hangs_keeps_nobody_else(start: StartAgent, driver: Driver) 
     asked = agent.gpus()
     assert (asked.problem, asked.gpus) == (gpus.NO_ANSWER, ()), "who asks for the values now gets no old ones"
     assert agent.close() < 30
+
+
+def test_a_container_that_has_no_thread_left_still_sees_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is not told that the driver gives no answer, for ever."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        assert [gpus._in_turn(lambda: 5) for _ in range(2)] == [5, 5]
+    assert gpus._in_turn(lambda: 6) == 6
 
 
 def test_a_start_of_nvml_that_hangs(start: StartAgent, driver: Driver) -> None:
