@@ -64,11 +64,12 @@ def entries(handle: int, size: int) -> dict[str, Entry]:
 
 def data_offset(handle: int, entry: Entry) -> int:
     """Where the entry's data begins. Raises TensorProblem, OSError."""
-    header = _LOCAL.unpack(pread(handle, _LOCAL.size, entry.offset))
-    name = pread(handle, header[-2], entry.offset + _LOCAL.size)
-    if header[0] != b"PK\x03\x04" or name != entry.name.encode():
+    name = entry.name.encode()
+    start = pread(handle, _LOCAL.size + len(name), entry.offset)
+    header = _LOCAL.unpack_from(start)
+    if header[0] != b"PK\x03\x04" or header[-2] != len(name) or not start.endswith(name):
         raise TensorProblem(f"the local header of {entry.name!r} is damaged")
-    return entry.offset + _LOCAL.size + int(header[-2]) + int(header[-1])
+    return entry.offset + len(start) + int(header[-1])
 
 
 def pread(handle: int, length: int, offset: int) -> bytes:
@@ -96,11 +97,13 @@ def _end(handle: int, size: int) -> tuple[int, int, int]:
     """Offset, length and number of entries of the central directory."""
     if size < _END.size:
         raise TensorProblem("too short for a zip file")
-    signature, disk, first_disk, here, *places, _ = _END.unpack(pread(handle, _END.size, size - _END.size))
+    end = size - _END.size
+    before = min(end, _END64_LOCATOR.size)
+    tail = pread(handle, before + _END.size, end - before)
+    signature, disk, first_disk, here, *places, _ = _END.unpack(tail[before:])
     if signature != b"PK\x05\x06":
         raise TensorProblem("no zip directory at its end: cut short, or not saved by torch.save")
-    end = size - _END.size
-    wide = _end64(handle, end) or tuple(places)
+    wide = _end64(handle, end, tail[:before]) or tuple(places)
     agree = all(place in (value, most) for place, value, most in zip(places, wide, _WIDE))
     count, length, start = wide
     if disk or first_disk or here != places[0] or not agree or start + length > end:
@@ -108,13 +111,14 @@ def _end(handle: int, size: int) -> tuple[int, int, int]:
     return start, length, count
 
 
-def _end64(handle: int, end: int) -> Optional[tuple[int, ...]]:
-    """Number of entries, length and offset of the directory by the zip64 record, which counts where there is one."""
-    if end < _END64_LOCATOR.size:
+def _end64(handle: int, end: int, locator: bytes) -> Optional[tuple[int, ...]]:
+    """Number of entries, length and offset of the directory by the zip64 record, which counts where there is one.
+
+    locator: the bytes up to `end`, which may name its place.
+    """
+    if len(locator) < _END64_LOCATOR.size or not locator.startswith(b"PK\x06\x07"):
         return None
-    signature, disk, start, disks = _END64_LOCATOR.unpack(pread(handle, _END64_LOCATOR.size, end - _END64_LOCATOR.size))
-    if signature != b"PK\x06\x07":
-        return None
+    _, disk, start, disks = _END64_LOCATOR.unpack(locator)
     record = _END64.unpack(pread(handle, _END64.size, start)) if start + _END64.size <= end else (b"",)
     if record[0] != b"PK\x06\x06" or (disk, disks, *record[4:7], record[1]) != (0, 1, 0, 0, record[7], 44):
         raise TensorProblem("its zip64 directory is damaged")

@@ -16,6 +16,7 @@ import pytest
 
 from console.client import connect
 from console.demo.engine import ENVIRONMENT, Engine
+from console.demo.profile import FLAGS
 from console.demo.stage import Stage
 from console.errors import OperatorError
 from console.operations import calls
@@ -99,6 +100,35 @@ def test_the_dumper_refuses_before_the_weights_are_loaded(engine: Engine, tmp_pa
         assert "shards:" not in server.log.read_text().partition("REFUSED")[0]
         wait_for(lambda: any(problem["cause"].startswith(cause) for problem in problems(server)), 30)
         assert problems_in(server.folder) == []
+
+
+@pytest.mark.matrix
+def test_the_dumper_refuses_graphs_before_the_weights_are_loaded(engine: Engine, tmp_path: Path) -> None:
+    """By a release that keeps them without a GPU; 0.5.23 turns them off there whatever it is told."""
+    flags = ("--disable-radix-cache", "--chunked-prefill-size=-1", "--enforce-piecewise-cuda-graph")
+    without = ("--disable-cuda-graph", "--disable-piecewise-cuda-graph")
+    with launched(engine, "0.5.12.post1", tmp_path, *flags, without=without) as server:
+        server.until_said("hsconsole dumper: REFUSED, nothing will be dumped: CUDA graphs of prefill")
+        assert "shards:" not in server.log.read_text().partition("REFUSED")[0]
+
+
+IN_EFFECT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from remote.dumper import release
+from sglang.srt import runtime_context, server_args
+runtime_context.publish(server_args.prepare_server_args(sys.argv[2:]), role="scheduler")
+print(release.option("cuda_graph_config").prefill.backend)
+"""
+
+
+@pytest.mark.matrix
+def test_graphs_are_asked_for_where_the_newest_release_says_what_is_in_effect(engine: Engine) -> None:
+    """The argument itself is None there; without a GPU they are off."""
+    command: list[str | Path] = [engine.python, "-c", IN_EFFECT, HERE.parents[1], "--model-path", engine.model, *FLAGS]
+    environment = {**os.environ, **ENVIRONMENT}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert done.stdout.split()[-1:] == ["disabled"], done.stderr
 
 
 def problems(server: Server) -> list[dict[str, str]]:
