@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from remote.telemetry import segments, stale
 from remote.telemetry.segments import Segment
@@ -60,7 +60,7 @@ def clean(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:  # no
         free = _free(folder)
         for each in found:
             began = time.monotonic()
-            said = _remove(folder, each.segment, look.now())
+            said = _remove(folder, each.segment, look.now().get(each.segment.name))
             step(StepResult(_title(each, at), not said, said or "removed", time.monotonic() - began))
         checks = (_gone(folder, shown), _room(folder, free))
     ok = all(check.verdict is Verdict.OK for check in checks)
@@ -93,22 +93,22 @@ def _folder(device: int) -> Iterator[int]:
 
 
 class _Look:
-    """The survey, taken again when it is too old to unlink by."""
+    """What a survey found, by name; taken again when it is too old to unlink by."""
 
     def __init__(self) -> None:
         self._taken = -HOLDS
-        self._survey = Survey(())
+        self._found: dict[str, Found] = {}
 
-    def now(self) -> Survey:
+    def now(self) -> dict[str, Found]:
         if time.monotonic() - self._taken >= HOLDS:
-            self._survey = stale.survey()
+            self._found = {each.segment.name: each for each in stale.survey().found}
             self._taken = time.monotonic()
-        return self._survey
+        return self._found
 
 
-def _agree(seen: Survey, shown: dict[str, Identity]) -> list[Found]:
+def _agree(seen: dict[str, Found], shown: dict[str, Identity]) -> list[Found]:
     """The shown ones that are there. Raises ChangedSincePlan when one of those is no longer as it was shown."""
-    here = [each for each in seen.found if each.segment.name in shown]
+    here = [each for name, each in seen.items() if name in shown]
     for each in here:
         name = each.segment.name
         if _identity(each.segment) != shown[name]:
@@ -120,11 +120,12 @@ def _agree(seen: Survey, shown: dict[str, Identity]) -> list[Found]:
     return here
 
 
-def _remove(folder: int, segment: Segment, seen: Survey) -> str:
-    """Why it was not removed; empty when it was, or had gone."""
-    now = next((each for each in seen.found if each.segment.name == segment.name), None)
-    if now is None or not now.stale:
-        return f"left alone: {now.why}" if now else "it had gone"
+def _remove(folder: int, segment: Segment, now: Optional[Found]) -> str:
+    """Why it was not removed; empty when it was, or had gone. now: what the last look found of its name."""
+    if now is None:
+        return ""
+    if not now.stale:
+        return f"left alone: {now.why}"
     try:
         status = os.stat(segment.name, dir_fd=folder, follow_symlinks=False)
         if segments.of_status(segment.name, status) != segment:

@@ -75,6 +75,21 @@ def test_nothing_is_removed_when_one_has_changed_since(
     assert {"nccl-AbCd12", "psm_00000000"} <= {path.name for path in shm.iterdir()}
 
 
+def test_what_goes_meanwhile_is_no_fault(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nccl-AbCd12", "psm_00000000"):
+        left(shm, name)
+    plan = clean.plan(TARGET)
+    monkeypatch.setattr(clean, "HOLDS", 0.0)
+    steps: list[StepResult] = []
+
+    def after_the_first(result: StepResult) -> None:
+        steps.append(result)
+        (shm / "psm_00000000").unlink(missing_ok=True)
+
+    assert clean.clean(TARGET, plan.basis, after_the_first).ok
+    assert [step.ok for step in steps] == [True, True]
+
+
 def test_what_had_gone_is_no_fault(shm: Path) -> None:
     left(shm, "nccl-AbCd12")
     left(shm, "psm_00000000")
