@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
-from console import audit
 from console.cli import output
-from console.cli.session import confirm, open_agent, run
+from console.cli.session import carry_out, open_agent
 from console.config import load
 from console.config.profile import Profile
 from console.errors import HostKeyChanged, HostKeyUnknown, LinkError
@@ -21,7 +19,7 @@ def recover_by_command(
     *,
     including: tuple[int, ...],
     including_host: tuple[int, ...],
-    last_resort: str | None,
+    last_resort: str,
     word: str,
     dry_run: bool,
     yes: bool,
@@ -29,17 +27,18 @@ def recover_by_command(
 ) -> int:
     """Plan, show, confirm, run; returns the exit status."""
     profile = load.load(profile_name)
-    document: dict[str, Any] = {"plan": None, "steps": [], "outcome": None}
     with contextlib.ExitStack() as stack:
         agent = _agent(profile, stack, as_json=as_json)
-        plan = document["plan"] = recover.plan(agent, profile, Wish(including, including_host, last_resort or ""))
-        if not as_json:
-            output.print_plan(plan)
-        status = 0
-        if plan.needed and not dry_run:
-            audit.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
-            confirm(yes=yes, as_json=as_json, word=plan.word, typed=word)
-            status = run(document, lambda on_step: recover.run(agent, profile, plan, on_step), as_json=as_json)
+        plan = recover.plan(agent, profile, Wish(including, including_host, last_resort))
+        document, status = carry_out(
+            profile,
+            plan,
+            lambda on_step: recover.run(agent, profile, plan, on_step),
+            as_json=as_json,
+            dry_run=dry_run,
+            yes=yes,
+            typed=word,
+        )
     if as_json:
         output.print_json(document)
     return status

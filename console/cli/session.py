@@ -18,7 +18,7 @@ from console.config.profile import Profile
 from console.errors import OperatorError, Refused
 from console.operations import calls, fate
 from console.text import harmless
-from remote.wire.plan import Outcome
+from remote.wire.plan import Outcome, Plan
 
 EXIT_NOT_OK = 1
 
@@ -69,16 +69,14 @@ def act(
     """
     with session(profile_name) as (agent, profile):
         plan = calls.plan(agent, action if isinstance(action, str) else action(agent))
-        document: dict[str, Any] = {"plan": plan, "steps": [], "outcome": None}
-        if not as_json:
-            output.print_plan(plan)
-        if dry_run and plan.diff and not as_json:
-            output.print_diff(plan.diff)
-        status = 0
-        if plan.needed and not dry_run:
-            audit.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
-            confirm(yes=yes, as_json=as_json)
-            status = run(document, lambda on_step: calls.run(agent, profile, plan, on_step), as_json=as_json)
+        document, status = carry_out(
+            profile,
+            plan,
+            lambda on_step: calls.run(agent, profile, plan, on_step),
+            as_json=as_json,
+            dry_run=dry_run,
+            yes=yes,
+        )
         if status == 0 and not dry_run and finish is not None:
             status = _carried_out(document, lambda: _finish(agent, profile, document, finish), as_json=as_json)
         if as_json:
@@ -86,8 +84,29 @@ def act(
         return status
 
 
-def run(document: dict[str, Any], work: Callable[[calls.OnStep], Outcome], *, as_json: bool) -> int:
-    """What was planned and confirmed, told step by step; returns the exit status."""
+def carry_out(
+    profile: Profile,
+    plan: Plan,
+    work: Callable[[calls.OnStep], Outcome],
+    *,
+    as_json: bool,
+    dry_run: bool,
+    yes: bool,
+    typed: str = "",
+) -> tuple[dict[str, Any], int]:
+    """Show a plan, have it confirmed, do `work`, step by step; returns what --json tells of it, and the exit status.
+
+    typed: the word of a last resort, where it was given beforehand.
+    """
+    document: dict[str, Any] = {"plan": plan, "steps": [], "outcome": None}
+    if not as_json:
+        output.print_plan(plan)
+        if dry_run and plan.diff:
+            output.print_diff(plan.diff)
+    if dry_run or not plan.needed:
+        return document, 0
+    audit.refuse_read_only(profile)  # before anybody is asked to confirm what can't be
+    _confirm(plan.word, yes=yes, as_json=as_json, typed=typed)
     document["steps"], on_step = output.steps_told(as_json=as_json)
 
     def told() -> bool:
@@ -96,7 +115,7 @@ def run(document: dict[str, Any], work: Callable[[calls.OnStep], Outcome], *, as
             output.print_outcome(outcome)
         return outcome.ok
 
-    return _carried_out(document, told, as_json=as_json)
+    return document, _carried_out(document, told, as_json=as_json)
 
 
 def _carried_out(document: dict[str, Any], work: Callable[[], bool], *, as_json: bool) -> int:
@@ -119,7 +138,7 @@ def _finish(agent: AgentClient, profile: Profile, document: dict[str, Any], fini
     return well
 
 
-def confirm(*, yes: bool, as_json: bool, word: str = "", typed: str = "") -> None:
+def _confirm(word: str, *, yes: bool, as_json: bool, typed: str) -> None:
     """Returns when the operator agrees. word: what must be typed, or given as `typed`; then `yes` is not enough."""
     if typed == word if word else yes:
         return
