@@ -7,6 +7,7 @@ import click
 from console.cli import output
 from console.cli.session import session
 from console.cli.shm import print_shm
+from console.config.profile import Profile
 from console.operations import gpuholders, overview
 from console.operations.counts import told
 from console.operations.overview import Overview
@@ -26,20 +27,23 @@ def command(profile: str | None, as_json: bool) -> None:
     if as_json:
         output.print_json({"profile": used.name, **encode(found)})
     else:
-        _print(used.name, found)
+        _print(used, found)
 
 
-def _print(profile: str, found: Overview) -> None:
+def _print(profile: Profile, found: Overview) -> None:
     server, shm, dumps = found.server, found.shm, found.dumps
     age = f" for {span(server.age)}" if server.age is not None else ""
-    output.say(f"profile  {profile}", bold=True)
+    output.say(f"profile  {profile.name}", bold=True)
     output.say(f"server   {server.phase.value}{age}, port {server.port}: {server.detail}")
     if last_told(server):
         output.say(f"canary   {last_told(server)}")
     output.say(f"patch    {found.patch.state.value}: {found.patch.summary}")
     for depth in found.patch.depths:
         output.say(f"         {depth.name}: {depth.verdict.value}, {depth.found}")
-    _print_gpus(found)
+    if profile.on_cpu:
+        output.say("gpus     none needed: SGLang computes on the CPU")
+    else:
+        _print_gpus(found)
     print_shm(shm)
     output.say(f"dumps    {dumps.problem or told(dumps.counts)}")
 

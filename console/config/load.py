@@ -59,7 +59,9 @@ def _only() -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ConfigError(f"there is no profile in {folder()}", "`hsconsole init` writes one.")
+        raise ConfigError(
+            f"there is no profile in {folder()}", "`hsconsole init` writes one; `hsconsole demo` needs none."
+        )
     raise ConfigError(
         f"there are {len(found)} profiles and none was chosen: {', '.join(found)}",
         "Choose with --profile NAME or HSCONSOLE_PROFILE.",

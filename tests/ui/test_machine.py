@@ -138,7 +138,7 @@ async def test_memory_is_told_by_owner_and_cleaned_by_its_key() -> None:
         await settled(pilot)
         assert "other: NCCL 31.3 · SGLang 0.17" in words(pilot)
         assert "+612 MB/s −574 MB/s: full in" in words(pilot)
-        assert "! 16.8 GB left by dead processes: m removes" in words(pilot)
+        assert "! 16.8 GB left by dead processes: m" in words(pilot)
         await pilot.press("m")
         await until(pilot, lambda: "Go ahead: shm.clean" in words(pilot))
         assert "$ unlink /dev/shm/nccl-0Q5xSw" in words(pilot)
@@ -181,3 +181,10 @@ async def test_a_rate_of_long_ago_says_so() -> None:
         link_of(stage).say(server=dataclasses.replace(scenes.READY, prefill_at=stage.clock.wall() + 7200))
         await settled(pilot)
         assert "prefill 7.3 k tok/s · running" in words(pilot), "the container's clock was set back"
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+async def test_a_wider_screen_shows_no_less_of_a_gpu(width: int) -> None:
+    async with on_stage(Stage(scenes.left_over), size=(width, 30)) as pilot:
+        for told in ("83.1/95.6 GiB", "97 %", "! 16.8 GB left by dead processes: m"):
+            assert told in words(pilot)

@@ -48,9 +48,11 @@ class HelpScreen(Sheet[None]):
             "  ",
         )
         words = plain(action.help, ink.MUTED if reason else ink.PLAIN)
-        if action.command:
-            words += Content.styled(f"  {action.command}", ink.MUTED)
-        lines = hang(head, words, width)
+        command = Content.styled(f"  {action.command}" if action.command else "", ink.MUTED)
+        beside = head.cell_length + words.cell_length + command.cell_length <= width
+        lines = hang(head, words + command if beside else words, width)
+        if not beside and action.command:
+            lines += hang(Content(" " * head.cell_length), plain(action.command, ink.MUTED), width)
         if reason and action.id != "link.retry":
             lines += hang(Content(" " * 32), plain(f"not now: {reason}", ink.WARN), width)
         return lines

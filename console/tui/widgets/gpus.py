@@ -26,7 +26,7 @@ LAYOUTS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (62, ("name", "bar", "memory", "percent", "power", "heat")),
     (42, ("bar", "memory", "percent", "power", "heat")),
     (34, ("bar", "memory", "percent", "heat")),
-    (28, ("bar", "memory", "percent")),
+    (27, ("bar", "memory", "percent")),
     (0, ("bar", "percent")),
 )
 
@@ -69,7 +69,7 @@ class Gpus(Panel):
             return []
         ago = age(self.picture.clock.monotonic() - self.picture.gpu_holders_seen)
         lines = [row for held in found.held for row in _wrapped(held.line, ink.WARN, width)]
-        lines += [plain(f" {line(found.problem)}", ink.MUTED)] if found.problem else []
+        lines += _wrapped(found.problem, ink.MUTED, width)
         most = MOST_HOLDERS if self.screen.size.height >= 30 else 1
         more = [Content.styled(" more: hsconsole status", ink.MUTED)] if len(lines) > most else []
         seen = Content.styled(f" seen from the Proxmox host, {'now' if ago == 'now' else f'{ago} ago'}:", ink.MUTED)

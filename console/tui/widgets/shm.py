@@ -87,7 +87,7 @@ def _left_over(shm: ShmSnapshot, room: int) -> list[Content]:
     """What dead processes left, with its key; or that there may be some."""
     if shm.stale >= LEAST_STALE:
         words = f" ! {size(shm.stale)} left by dead processes: "
-        return [Content.assemble((words, ink.WARN), (KEY, f"bold {ink.KEY}"), " removes")]
+        return [Content.assemble((words, ink.WARN), (KEY, f"bold {ink.KEY}"))]
     if shm.unsure > max(room * DOUBTED, LEAST_STALE):
         words = f" ? {size(shm.unsure)} maybe left by dead processes: {line(shm.doubt, 200)}"
         return [Content.styled(words, ink.MUTED)]
