@@ -9,6 +9,7 @@ from console.config.profile import Profile
 from console.errors import LinkError, Refused
 from console.operations import recovery_plan
 from console.operations.recovery_wish import RESTART, Wish
+from console.ssh import connection
 from tests.bed.conftest import profile_of
 from tests.bed.container import Ground
 from tests.bed.machines import Bed
@@ -58,9 +59,13 @@ def test_h_and_no_python_that_would_run_the_agent(profile: Profile, ground: Grou
     assert not ground.is_held()
 
 
-def test_h_as_a_user_of_the_host_with_sudo(bed: Bed, profile: Profile, ground: Ground) -> None:
+def test_h_as_a_user_of_the_host_with_sudo(
+    bed: Bed, profile: Profile, ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the container's sshd is not dead, it hangs: its port is open, and nobody is accepted."""
+    monkeypatch.setattr(connection, "HANDSHAKE", 4.0)
     ground.hold("orphans")
-    ground.sh("systemctl stop ssh; chmod a-x /usr/bin/python3*")
+    ground.sh("kill -STOP $(systemctl show -P MainPID ssh); chmod a-x /usr/bin/python3*")
     try:
         done = recovery(profile_of(bed, proxmox_user="keeper"))
     finally:
@@ -69,6 +74,8 @@ def test_h_as_a_user_of_the_host_with_sudo(bed: Bed, profile: Profile, ground: G
     assert "sudo -n pct exec 129 --keep-env=0 -- sh -c 'systemctl restart ssh" in done.ran
     assert done.ok, done.truth
     assert not ground.is_held()
+    with agent_of(profile) as agent:
+        assert agent is not None, "sshd answers again"
 
 
 def test_h_as_a_user_of_the_host_who_may_run_only_pct(bed: Bed, profile: Profile, ground: Ground) -> None:

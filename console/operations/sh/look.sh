@@ -18,7 +18,10 @@ look() {
   done
   held=$(holders)
   [ -n "$held" ] && echo "$held"
-  titled=$(grep -lsaE '^sglang::' /proc/[0-9]*/cmdline /proc/[0-9]*/comm)
+  titled=$(
+    grep -lsaE '^sglang::' /proc/[0-9]*/comm
+    timeout 3 grep --line-buffered -lsaE '^sglang::' /proc/[0-9]*/cmdline # may hang: see process.sh
+  )
   for folder in $(printf '%s\n%s\n' "$held" "$titled" | grep -oE '/proc/[0-9]+' | sort -u); do
     describe "$folder"
   done

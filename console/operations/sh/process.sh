@@ -5,7 +5,9 @@
 LC_ALL=C
 export LC_ALL
 b() { head -c 8192 | base64 | tr -d '\n'; }
-has_words() { [ -n "$(head -c 1 "$1" 2>/dev/null | tr '\0' ' ')" ]; }
+# A command line and an environment are read out of the process's memory: a driver that hangs may hold it for ever.
+memory() { timeout 2 cat "$1" 2>/dev/null; }
+has_words() { [ -n "$({ memory "$1" || echo late; } | head -c 1 | tr '\0' ' ')" ]; }
 
 # Of a process's control group and each above it: is it frozen by itself, and by which file it thaws.
 thawing() {
@@ -26,16 +28,16 @@ upwards() {
 describe() {
   where=outside
   [ "$(readlink "$1/ns/pid")" = "$inside" ] && where=inside
-  words=$1 waits=""
+  words=$1 waits="" found=""
   for task in "$1"/task/*; do
-    has_words "$words/cmdline" || words=$task
+    [ -n "$found" ] || if has_words "$words/cmdline"; then found=1; else words=$task; fi
     stat=$(cat "$task/stat" 2>/dev/null)
     stat=${stat##*) }
     [ "${stat%% *}" = D ] && waits=$(cat "$task/wchan" 2>/dev/null) && waits=${waits:-kernel}
   done
   thawing "$1"
-  folder=$(tr '\0' '\n' <"$words/environ" 2>/dev/null | sed -n 's/^SGLANG_HS_DUMP_DIR=//p' | b)
-  packed="$(b <"$1/stat").$(b <"$words/cmdline").$(grep -E '^(Uid|NSpid):' "$1/status" | b).$(b <"$1/cgroup").$folder"
+  folder=$(memory "$words/environ" | tr '\0' '\n' | sed -n 's/^SGLANG_HS_DUMP_DIR=//p' | b)
+  packed="$(b <"$1/stat").$(memory "$words/cmdline" | b).$(grep -E '^(Uid|NSpid):' "$1/status" | b).$(b <"$1/cgroup").$folder"
   echo "proc ${1#/proc/} $where ${waits:--} $packed"
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from console.operations.hostview import HostFacts, HostProcess
 
 RECORDED = Path(__file__).with_name("recorded")
 MARK = "hs-0123456789abcdef"
+KEPT = ("stat", "status", "cgroup")
 
 
 def look(name: str) -> str:
@@ -131,3 +133,29 @@ def test_what_may_not_be_signalled_is_said() -> None:
         assert answer(2**22 + 1, 1, "KILL") == "gone"
     else:
         assert answer(1, ticks_of(1), "TERM").startswith("failed")
+
+
+def test_a_process_whose_memory_hangs_is_described_all_the_same(tmp_path: Path) -> None:
+    """By its name: whoever reads its command line, as `ps` does, waits for ever for a driver that holds its memory."""
+    shutil.copytree(f"/proc/{os.getpid()}", tmp_path / "7", ignore=lambda _, names: [n for n in names if n not in KEPT])
+    (tmp_path / "7/task/7").mkdir(parents=True)
+    never = []
+    for name in ("cmdline", "environ"):
+        os.mkfifo(tmp_path / "7" / name)
+        never.append(os.open(tmp_path / "7" / name, os.O_RDWR))  # so that it can be opened, and not read
+    script = (hostview.SCRIPTS / "process.sh").read_text() + '\ninside=none; describe "$1"'
+    try:
+        done = subprocess.run(
+            ["sh", "-c", script, "hsconsole", str(tmp_path / "7")],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    finally:
+        for handle in never:
+            os.close(handle)
+    record = done.stdout.splitlines()[-1].replace(str(tmp_path / "7"), "7")
+    kind, _, rest = record.partition(" ")
+    (found,) = hostview.processes([("clock", "100 9.0 9.0"), (kind, rest)], {})
+    assert found.command == f"[{Path('/proc/self/comm').read_text().strip()}]"
