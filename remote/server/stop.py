@@ -178,16 +178,19 @@ class _Ladder:
 
     def _wait(self, seconds: float) -> None:
         """Until nobody is left, at most `seconds`; only a little for children once their parent has ended."""
-        began = said = parent_seen = time.monotonic()
-        left = self.left()
-        while left and time.monotonic() - began < seconds and time.monotonic() - parent_seen < ORPHAN_WAIT:
-            if self.found.parent is None or self.found.parent.pid in {process.pid for process in left}:
-                parent_seen = time.monotonic()
-            if time.monotonic() - said >= REPORT_EVERY:
-                said = time.monotonic()
+        began = said = time.monotonic()
+        until = began + seconds
+        parent = self.found.parent
+        while left := self.left():
+            now = time.monotonic()
+            if parent is not None and parent.pid not in {process.pid for process in left}:
+                until, parent = min(until, now + ORPHAN_WAIT), None
+            if now >= until:
+                break
+            if now - said >= REPORT_EVERY:
+                said = now
                 self._step(StepResult("Wait", True, f"{len(left)} left: {proof.names(left)}", said - began))
             time.sleep(0.2)
-            left = self.left()
         detail = f"{len(left)} left: {proof.names(left)}" if left else "all ended"
         self._step(StepResult("Wait", not left, detail, time.monotonic() - began))
 
