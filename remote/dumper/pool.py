@@ -8,7 +8,10 @@ from typing import Any, Optional
 
 import torch
 
+from .problem import DumpFailure, Problem
+
 _ALIGNMENT = 4096
+_AGAIN_S = 30.0  # memory that can't be had is not asked for in every pass: that may take a second each time
 
 
 class Loan:
@@ -41,16 +44,23 @@ class Pool:
         self._memory: Optional[Any] = None
         self._free = [(0, size)]  # (start, end), in order, none next to another
         self._lent = 0
+        self._again = 0.0  # when it may be allocated
         self._changed = threading.Condition()
 
     def warm(self, pin: bool) -> None:
-        """Allocate it. Pinning takes about a second for 4 GiB: to be done before the first request."""
+        """Allocate it. Pinning takes about a second for 4 GiB: to be done before the first request.
+
+        Raises DumpFailure when it can't be had.
+        """
         with self._changed:
             if self._memory is None and self._size:
+                if time.monotonic() < self._again:
+                    raise DumpFailure(_none(self._size))
+                self._again = time.monotonic() + _AGAIN_S
                 self._memory = _allocate(self._size, pin)
 
     def lend(self, size: int, pin: bool, patience: float) -> Optional[Loan]:
-        """Wait until `size` bytes are free; None when they are not after `patience` seconds."""
+        """Wait until `size` bytes are free; None when they are not after `patience` seconds. Raises DumpFailure."""
         size = max(_ALIGNMENT, -(-size // _ALIGNMENT) * _ALIGNMENT)
         self.warm(pin)
         until = time.monotonic() + patience
@@ -84,7 +94,15 @@ class Pool:
 
 
 def _allocate(size: int, pin: bool) -> Any:
-    return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=pin)
+    try:
+        return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=pin)
+    except (RuntimeError, MemoryError) as error:
+        raise DumpFailure(_none(size, f"{error}. ")) from error
+
+
+def _none(size: int, why: str = "") -> Problem:
+    detail = f"{why}{size:,} bytes. Free memory, or start with a smaller SGLANG_HS_DUMP_POOL_MIB"
+    return Problem("there is no memory for states that wait to be written", detail)
 
 
 def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:

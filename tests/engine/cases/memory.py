@@ -7,6 +7,7 @@ import random
 import time
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -77,6 +78,23 @@ def memory_that_could_not_be_had_once() -> None:
         memory._allocate = real
     assert set(bench.numbers("error")) == {"first"}
     assert set(bench.numbers("done")) == {"second"}
+
+
+@case
+def memory_that_is_not_there() -> None:
+    """It costs the requests that need it, is not asked for in every pass, and is there again when it can be had."""
+    for size, own in ((1 << 20, False), (4096, True)):  # the pool's, and a pass's own
+        bench = Bench(pool=size)
+        if own:
+            bench.dumper._pool.warm(False)
+        with mock.patch.object(torch, "empty", side_effect=RuntimeError("CUDA error: out of memory")) as empty:
+            for number in range(3):
+                bench.forward(bench.batch([3], rids=[f"r{number}"]))
+                assert "no memory" in bench.cause(f"r{number}")
+            assert empty.call_count == (3 if own else 1)
+        bench.dumper._pool._again = 0.0
+        bench.forward(bench.batch([3], rids=["later"]))
+        assert set(bench.numbers("done")) == {"later"}
 
 
 @case
