@@ -12,6 +12,7 @@ from console.cli.verify import verify
 from console.errors import DumpError
 from console.operations import calls
 from console.operations.counts import told
+from console.operations.verdicts import tested
 from console.text import size, span
 from remote.wire.dumps import DumpDetail, DumpRow, DumpsChange, DumpState, DumpTest
 from remote.wire.plan import Verdict
@@ -111,7 +112,5 @@ def _print_detail(found: DumpDetail) -> None:
 
 def _print_test(result: DumpTest) -> None:
     output.print_checks(result.checks)
-    where = "no dump" if result.number is None else f"req_{result.number}"
-    verdict = "every check is well" if result.ok else "NOT what was asked for"
-    text = f"{where}, rid {result.rid}, {span(result.seconds)}: {verdict}"
+    text = f"{tested(result)} (rid {result.rid}, {span(result.seconds)})"
     output.say(text, fg="green" if result.ok else "red", bold=True)

@@ -1,8 +1,9 @@
-"""What a canary's verdict is called, in a word and in a sentence, wherever it is told."""
+"""What the verdicts of a canary and of a test request are called, wherever they are told."""
 
 from __future__ import annotations
 
 from console.text import span
+from remote.wire.dumps import DumpTest
 from remote.wire.plan import Verdict
 from remote.wire.server import Phase, ServerState
 
@@ -30,3 +31,9 @@ def last_told(server: ServerState) -> str:
         return "none since this start: hsconsole canary"
     ago = span(max(server.at - server.canary.at, 0.0))
     return f"{NAMES[server.canary.verdict]}, {ago} ago: {WORDS[server.canary.verdict]}"
+
+
+def tested(found: DumpTest) -> str:
+    """`req_7: every check is well`, or that it is not so."""
+    where = "no dump" if found.number is None else f"req_{found.number}"
+    return f"{where}: {'every check is well' if found.ok else 'NOT what was asked for'}"

@@ -8,7 +8,7 @@ from typing import Literal
 from console.cancel import Cancel
 from console.errors import OperatorError
 from console.operations.fate import Wait
-from console.operations.verdicts import CANCELLED, NAMES, WORDS
+from console.operations.verdicts import CANCELLED, NAMES, WORDS, tested
 from remote.wire.dumps import Canary, DumpTest
 from remote.wire.plan import Check, Outcome, Step, StepResult, Verdict
 
@@ -67,8 +67,7 @@ class Run:
         if isinstance(self.result, Canary):
             return f"{NAMES[self.result.verdict]}: {WORDS[self.result.verdict]}"
         if isinstance(self.result, DumpTest):
-            where = "no dump" if self.result.number is None else f"req_{self.result.number}"
-            return f"{where}: {'every check is well' if self.result.ok else 'not what was asked for'}"
+            return tested(self.result)
         return "running"
 
     def stop(self) -> bool:
