@@ -36,12 +36,13 @@ def end(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     ladder = _Ladder(_identities(basis, "processes"), _identities(basis, "as_root"), step)
     with record.lock(target.port, "is recovering"):
         found = find.find(target)
-        _agree({*ladder.shown, *_identities(basis, "known")}, suspects.look(target)[0])
+        known = {*ladder.shown, *_identities(basis, "known")}
+        _agree(known, suspects.look(target)[0])
         if found.record is not None and found.ours:
             record.mark_stopped(found.record)  # before the signal: a watcher must not take it for a crash
         if ladder.shown:
             ladder.climb()
-        checks = (_left(ladder.shown), _port(target, ladder.shown), _orphans(target), proof.gpus_back(found))
+        checks = (_left(ladder.shown), _port(target, known), _orphans(target, known), proof.gpus_back(found))
         for check in checks:
             step(StepResult(f"Look again: {check.name}", check.verdict is not Verdict.BAD, check.found))
     ok = all(check.verdict is not Verdict.BAD for check in checks)
@@ -152,14 +153,15 @@ def _why_not(left: list[Process]) -> str:
     )
 
 
-def _port(target: Target, shown: list[Identity]) -> Check:
+def _port(target: Target, known: set[Identity]) -> Check:
     error = ports.bind_error(target.host, target.port)
     if error is None:
         return Check("port", Verdict.OK, f"{target.host}:{target.port} can be bound")
     holders, unseen = suspects.look(target)
     who = [f"pid {one.process.pid} ({one.process.command[:100]}; {one.why})" for one in holders if one.holds]
     who += [f"somebody who can't be seen from here, on {address}" for address in unseen]
-    remedy = _why_not([one.process for one in holders if one.holds]) or _since(holders, shown)
+    holding = [one for one in holders if one.holds]
+    remedy = _why_not([one.process for one in holding]) or _since(holding, known) or "Look at the port again."
     if unseen:
         remedy = "The Proxmox host sees more: give the profile its [proxmox] table, or log in as root."
     elif any(not one.ours for one in holders if one.holds):
@@ -168,17 +170,19 @@ def _port(target: Target, shown: list[Identity]) -> Check:
     return Check("port", Verdict.BAD, f"{error.strerror}: held by {', '.join(who) or 'nobody'}", remedy)
 
 
-def _since(holders: tuple[Suspect, ...], shown: list[Identity]) -> str:
-    """What to do about a holder of ours that has come after the signals."""
-    came = [one.info for one in holders if one.holds and one.ours and one.process.identity not in shown]
+def _since(left: list[Suspect], known: set[Identity]) -> str:
+    """What to do about those of ours that have come after the signals; empty when none has."""
+    came = [one.info for one in left if one.ours and one.process.identity not in known]
     if not came:
-        return "Look at the port again."
+        return ""
     who = ", ".join(f"pid {one.pid} [{one.cgroup or 'no control group'}]" for one in came)
     return f"Come since: {who}. Stop what starts it again, `systemctl status PID` tells, then recover again."
 
 
-def _orphans(target: Target) -> Check:
-    left = [one.process for one in suspects.look(target)[0] if one.ours]
-    if not left:
+def _orphans(target: Target, known: set[Identity]) -> Check:
+    ours = [one for one in suspects.look(target)[0] if one.ours]
+    if not ours:
         return Check("orphans", Verdict.OK, "no process of a dead server is left")
-    return Check("orphans", Verdict.BAD, f"left: {proof.names(left)}", _why_not(left) or "Recover again.")
+    left = [one.process for one in ours]
+    remedy = _why_not(left) or _since(ours, known) or "Recover again."
+    return Check("orphans", Verdict.BAD, f"left: {proof.names(left)}", remedy)
