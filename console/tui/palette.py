@@ -43,7 +43,7 @@ class ActionCommands(Provider):
         do(action.id)
 
     def _save(self) -> None:
-        self.app.set_timer(0.1, self.app.deliver_screenshot)
+        self.screen.set_timer(0.1, self.app.deliver_screenshot)  # the screen's own: it ends with it
 
 
 def _words(action: Action, console: Console) -> str:
