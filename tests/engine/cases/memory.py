@@ -12,7 +12,6 @@ from unittest import mock
 import torch
 
 from remote.dumper import dumper as module
-from remote.dumper import pool as memory
 from remote.dumper.passes import Inputs
 from remote.dumper.pool import Pool
 from tests.engine.cases import case
@@ -59,25 +58,6 @@ def passes_larger_than_the_pool() -> None:
     assert len(bench.numbers("done")) == 6
     assert bench.dumper._pool._lent == 0
     assert bench.dumper._pool._free == [(0, 4096)]
-
-
-@case
-def memory_that_could_not_be_had_once() -> None:
-    bench, real, failures = Bench(pool=4096), memory._allocate, [RuntimeError("out of memory")]
-
-    def allocate(size: int, pin: bool) -> Any:
-        if size > 4096 and failures:
-            raise failures.pop()
-        return real(size, pin)
-
-    memory._allocate = allocate
-    try:
-        for rid in ("first", "second"):
-            bench.forward(bench.batch([1000], rids=[rid]))
-    finally:
-        memory._allocate = real
-    assert set(bench.numbers("error")) == {"first"}
-    assert set(bench.numbers("done")) == {"second"}
 
 
 @case
