@@ -25,6 +25,19 @@ FREEZERS = {
     for version, root in ((1, CGROUPS / "freezer"), (2, CGROUPS / "unified"), (2, CGROUPS))
     if (root / "cgroup.procs").exists()
 }
+FREEZE = {
+    1: "echo FROZEN >freezer.state && until grep -q FROZEN freezer.state; do sleep 0.02; done",
+    2: "echo 1 >cgroup.freeze && until grep -q 'frozen 1' cgroup.events; do sleep 0.02; done",
+}
+# what becomes of a holder that is in place
+GONE, WAITING = "! kill -0 {pid} 2>/dev/null", "grep -q request_wait_answer /proc/{pid}/task/*/wchan"
+THEN = {
+    "orphans": GONE,
+    "spawned": GONE,
+    "dead_leader": "grep -q '^State:.Z' /proc/{pid}/status",
+    "hung": WAITING,
+    "hung_thread": WAITING,
+}
 HELD = "ss -ltnH 'sport = :{port}'"
 ANSWERS = "until ss -ltnH | grep -q ':22 '; do sleep 0.05; done"
 SESSIONS = """\
@@ -57,10 +70,10 @@ class Ground:
         variables = {"BED": "1", "PYTHONPATH": OPT, **({"SGLANG_HS_DUMP_DIR": "/dev/shm/sglang_hs"} if ours else {})}
         environment = " ".join(f"{name}={value}" for name, value in variables.items())
         command = f"env {environment} python3 -m {module} --port {port} {way}"
-        output = self.sh(command if user == "root" else f"su {user} -c {shlex.quote(command)}")
-        if way != "time_wait":
-            self.wait_until_held(way, port)
-        return int(output or 0)
+        pid = self.sh(command if user == "root" else f"su {user} -c {shlex.quote(command)}")
+        if way in THEN:
+            self.sh(f"until {THEN[way].format(pid=pid)}; do sleep 0.02; done")
+        return int(pid or 0)
 
     def hold_outside(self, way: str = "plain") -> int:
         """A holder in the container's network but outside of its PID namespace; returns the host's pid."""
@@ -74,7 +87,6 @@ class Ground:
         done = self.bed.host("sh", "-c", f"{prefix} python3 {SOURCES / 'holders.py'} --port {PORT} {way}")
         pid = int(done.stdout)
         self._outside.append(pid)
-        time.sleep(0.3)
         return pid
 
     def kill_sessions(self) -> None:
@@ -138,11 +150,9 @@ class Ground:
         return self._freeze(FREEZERS[version] / f"{self.bed.name}.container", version)
 
     def _freeze(self, group: Path, version: int) -> Path:
-        state = "echo FROZEN >freezer.state" if version == 1 else "echo 1 >cgroup.freeze"
-        done = self.bed.host("sh", "-c", f"cd {group} && {state}")
-        assert done.returncode == 0, done.stderr
         self._frozen = group
-        time.sleep(0.3)
+        done = self.bed.host("sh", "-c", f"cd {group} && {FREEZE[version]}")
+        assert done.returncode == 0, done.stderr
         return group
 
     def thaw(self) -> None:
@@ -158,17 +168,6 @@ class Ground:
 
     def is_held(self, port: int = PORT) -> bool:
         return bool(self.sh(HELD.format(port=port)))
-
-    def wait_until_held(self, way: str, port: int = PORT) -> None:
-        """Until the holder is in place, which for dying parents is a moment after they listen."""
-        deadline = time.monotonic() + 60.0
-        free = way in ("spawned", "zombie")
-        time.sleep(0.8 if way in ("orphans", "spawned", "zombie") else 0.0)
-        while self.is_held(port) is free:
-            assert time.monotonic() < deadline, f"{way}: {self.sh('ps axo pid,stat,args; ss -ltnp')}"
-            time.sleep(0.05)
-        if way in ("dead_leader", "hung", "hung_thread"):
-            time.sleep(0.3)
 
     def exists(self, pid: int) -> bool:
         """Is there a process `pid` in the container that has not ended?"""

@@ -1,7 +1,7 @@
 """Processes that hold a port as a failing SGLang server does: `python3 -m sglang.launch_server --port 8000 WAY`.
 
 Put into the container as the module `sglang.launch_server` (and as `ipykernel_launcher`), so that command lines are
-those of the real ones. A child's title is its argv[0]. Each prints its pid when it is in place.
+those of the real ones. A child's title is its argv[0]. Each has its pid printed when it is in place.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 HUNG_FILE = Path("/mnt/hung/file")
 TITLES = ("sglang::scheduler_TP0", "sglang::detokenizer")
 SYS_EXIT = 60  # x86-64; ends this thread alone
+WAITS, TELLS = os.pipe()
 
 
 def rest() -> None:
@@ -47,9 +48,11 @@ def listen(port: int, *, six: bool = False, alone: bool = True) -> socket.socket
 
 
 def detach() -> None:
-    """Leave the session that started us; the pid is said on the way."""
+    """Leave the session that started us, which hears our pid when we are in place."""
     pid = os.fork()
     if pid:
+        os.close(TELLS)
+        os.read(WAITS, 1)
         print(pid, flush=True)
         os._exit(0)
     os.setsid()
@@ -58,26 +61,38 @@ def detach() -> None:
         os.dup2(null, descriptor)
 
 
-def child(title: str, *arguments: str, keep: int | None = None) -> subprocess.Popen[bytes]:
-    """A process of that title; keep: a descriptor that it inherits."""
-    argv = [title, __file__, "--port", "0", *arguments]
-    return subprocess.Popen(argv, executable=sys.executable, pass_fds=() if keep is None else (keep,))
+def in_place() -> None:
+    os.write(TELLS, b".")
+    os.close(TELLS)
+
+
+def child(title: str, keep: int | None = None) -> subprocess.Popen[bytes]:
+    """A process of that title, deaf by now; keep: a descriptor that it inherits."""
+    argv = [title, __file__, "--port", "0", "titled"]
+    fds = () if keep is None else (keep,)
+    made = subprocess.Popen(argv, executable=sys.executable, pass_fds=fds, stdout=subprocess.PIPE)
+    assert made.stdout is not None
+    made.stdout.read(1)
+    return made
 
 
 def plain(port: int) -> None:
     sock = listen(port)
+    in_place()
     rest()
     sock.close()
 
 
 def six(port: int) -> None:
     sock = listen(port, six=True)
+    in_place()
     rest()
     sock.close()
 
 
 def both(port: int) -> None:
     sock = listen(port, six=True, alone=False)
+    in_place()
     rest()
     sock.close()
 
@@ -91,6 +106,7 @@ def titled(_: int) -> None:
     """A child by its title, deaf as a rank in a collective."""
     named(sys.orig_argv[0])
     deaf()
+    os.write(1, b".")
     rest()
 
 
@@ -98,7 +114,7 @@ def orphans(port: int) -> None:
     """The parent dies; its renamed children still have the socket."""
     sock = listen(port)
     for title in TITLES:
-        child(title, "titled", keep=sock.fileno())
+        child(title, sock.fileno())
     die()
 
 
@@ -106,22 +122,23 @@ def spawned(port: int) -> None:
     """The parent dies; its children never had the socket."""
     sock = listen(port)
     for title in TITLES:
-        child(title, "titled")
+        child(title)
     die()
     sock.close()
 
 
 def die() -> None:
-    time.sleep(0.5)  # until the children are renamed
+    in_place()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def zombie(port: int) -> None:
     """A child held the port and was killed; its parent never waits."""
-    dead = child(TITLES[0], "titled", keep=listen(port).fileno())
-    time.sleep(0.3)
+    with listen(port) as sock:
+        dead = child(TITLES[0], sock.fileno())
     os.kill(dead.pid, signal.SIGKILL)
-    os.closerange(3, 64)
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+    in_place()
     rest()
 
 
@@ -130,7 +147,7 @@ def dead_leader(port: int) -> None:
     named(TITLES[0])
     sock = listen(port)
     threading.Thread(target=rest).start()
-    time.sleep(0.1)
+    in_place()
     ctypes.CDLL(None).syscall(SYS_EXIT, 0)
     sock.close()
 
@@ -139,6 +156,7 @@ def hung(port: int) -> None:
     """Waits in the kernel for an answer that does not come."""
     named(TITLES[0])
     sock = listen(port)
+    in_place()
     read_hung_file()
     sock.close()
 
@@ -148,6 +166,7 @@ def hung_thread(port: int) -> None:
     named(TITLES[0])
     sock = listen(port)
     threading.Thread(target=read_hung_file).start()
+    in_place()
     rest()
     sock.close()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tests.bed import netns
 from tests.bed.rootfs import rootfs
+from tests.living import PATIENCE, lives
 
 VMID = 129
 HOST, CONTAINER, LAPTOP = "10.129.0.1", "10.129.0.129", "10.129.0.50"
@@ -37,7 +38,6 @@ PROGRAMS = (
 )
 CGROUPS = Path("/sys/fs/cgroup")
 PREFIX = "hsbed-"
-UP = 40.0  # seconds; it takes two
 HOST_INIT = Path(__file__).with_name("host_init.py")
 SSH_CONFIG = """\
 Host container
@@ -115,7 +115,7 @@ class Bed:
             self._host.wait()
             self._host = None
         if self.host_pid:
-            _wait_for("the host's end", lambda: not Path(f"/proc/{self.host_pid}").exists())
+            _wait_for("the host's end", lambda: not lives(self.host_pid))
             self.host_pid = 0
         _remove_cgroups(self.name)
         for path in self.folder.iterdir() if self.folder.exists() else ():
@@ -130,7 +130,7 @@ class Bed:
         with netns.inside(self._laptop.pid):
             yield
 
-    def host(self, *command: str, stdin: str | None = None, seconds: float = 30.0) -> subprocess.CompletedProcess[str]:
+    def host(self, *command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run `command` as root on the Proxmox host, not over ssh."""
         return subprocess.run(
             ["nsenter", "-t", str(self.host_pid), "-m", "-u", "-i", "-n", "-p", "--", *command],
@@ -138,16 +138,14 @@ class Bed:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=seconds,
+            timeout=PATIENCE,
             check=False,
         )
 
-    def inside(
-        self, *command: str, stdin: str | None = None, seconds: float = 30.0
-    ) -> subprocess.CompletedProcess[str]:
+    def inside(self, *command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run `command` as root in the container, not over ssh."""
         attach = ("lxc-attach", "-n", str(VMID), "--clear-env", "--", *command)
-        return self.host(*attach, stdin=stdin, seconds=seconds)
+        return self.host(*attach, stdin=stdin)
 
     def power_on(self) -> None:
         """The host boots; returns when it and its container can be logged in to."""
@@ -202,7 +200,7 @@ class Bed:
             subprocess.run(command, check=True)
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + UP
+        deadline = time.monotonic() + PATIENCE  # it takes two seconds
         while not (self.folder / "ready").exists():
             assert self._host is not None
             if self._host.poll() is not None or time.monotonic() > deadline:
@@ -225,10 +223,10 @@ class Bed:
         self.ssh_config.write_text(SSH_CONFIG.format(container=CONTAINER, host=HOST, keys=keys))
 
 
-def _wait_for(what: str, seen: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
+def _wait_for(what: str, seen: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
     while not seen():
-        assert time.monotonic() < deadline, f"no {what} in {seconds:.0f} s"
+        assert time.monotonic() < deadline, f"no {what} in {PATIENCE:.0f} s"
         time.sleep(0.01)
 
 
@@ -237,7 +235,7 @@ def sweep() -> None:
     left = [*Path("/var/tmp").glob(f"{PREFIX}*"), *cgroups(PREFIX)]
     for path in left:
         name, pid = path.name.partition(".")[0], path.name.split("-")[1]
-        if not Path(f"/proc/{pid}").exists():
+        if not lives(int(pid)):
             _remove_cgroups(name)
             shutil.rmtree(path, ignore_errors=True)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from console.config.profile import Profile
 from tests.bed.container import Ground
 from tests.bed.machines import Bed, cgroups
+from tests.living import lives
 
 
 def ssh(bed: Bed, host: str, command: str) -> subprocess.CompletedProcess[str]:
@@ -17,7 +18,7 @@ def ssh(bed: Bed, host: str, command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_container_is_a_machine_of_its_own(bed: Bed, profile: Profile) -> None:
-    assert ssh(bed, "container", "systemctl is-system-running").stdout.strip() == "running"
+    assert ssh(bed, "container", "systemctl is-system-running --wait").stdout.strip() == "running"
     assert ssh(bed, "container", "df -k --output=size /dev/shm | tail -1").stdout.strip() == "65536"
     assert ssh(bed, "container", "cat /proc/1/comm").stdout.strip() == "systemd"
 
@@ -59,7 +60,7 @@ def test_a_bed_leaves_nothing_behind() -> None:
     other.down()
     assert bed.inside("hostname").stdout.strip() == "sglang"
     bed.down()
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not [pid for pid in pids if lives(pid)]
     assert not bed.folder.exists()
     assert not cgroups(bed.name)
     mounts = Path("/proc/self/mountinfo").read_text()  # others may mount and unmount meanwhile

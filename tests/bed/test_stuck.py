@@ -51,8 +51,8 @@ def test_f2_the_whole_container_is_frozen(
     profile: Profile, ground: Ground, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     """Nothing in it answers. It is thawed, and nobody in it is ended: a server goes on where it stood."""
-    monkeypatch.setattr(connection, "HANDSHAKE", 2.0)
-    monkeypatch.setattr(recovery_ways, "EXEC", 2.0)
+    monkeypatch.setattr(connection, "HANDSHAKE", 4.0)
+    monkeypatch.setattr(recovery_ways, "EXEC", 4.0)
     pid = ground.hold("plain")
     group = ground.freeze_all(version)
     done = recovery(profile)
@@ -69,6 +69,8 @@ def test_f2_the_whole_container_is_frozen(
 
 def test_f3_the_container_does_not_stop(profile: Profile, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery_plan, "STOP", 3.0)
+    monkeypatch.setattr(connection, "HANDSHAKE", 4.0)
+    monkeypatch.setattr(recovery_ways, "EXEC", 4.0)
     ground.hang(outside=True)
     pid = ground.hold("hung")
     ground.sh(f"kill -9 {pid}; until grep -q '^State:.D' /proc/{pid}/status; do sleep 0.05; done")
