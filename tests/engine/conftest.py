@@ -30,6 +30,14 @@ def tell(progress: Progress) -> None:
     print(f"{progress.seconds:7.1f} s  {progress.stage}  {progress.detail}", file=sys.stderr, flush=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once() -> Iterator[None]:
+    """Whatever the shell says: thousands of modules, in each of three processes of each server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def engine() -> Engine:
     """The environment with SGLang and the tiny model, built when it isn't there."""

@@ -20,6 +20,7 @@ from remote.wire.plan import Plan
 T = TypeVar("T")
 SIZE = (120, 36)
 POLL = 0.05
+PATIENCE = 300.0  # seconds; the CPU is shared, and a server may load on it
 
 
 class Keyboard:
@@ -37,7 +38,7 @@ class Keyboard:
         await self.pilot.press(*keys)
         await self.pilot.pause()
 
-    async def until(self, what: str, look: Callable[[], T | None], seconds: float = 30.0) -> T:
+    async def until(self, what: str, look: Callable[[], T | None], seconds: float = PATIENCE) -> T:
         """The first thing `look` returns that is true."""
         deadline = time.monotonic() + seconds
         while True:
@@ -52,17 +53,17 @@ class Keyboard:
     async def plan(self, key: str) -> Plan:
         """Press an action's key; the plan that the confirmation then shows."""
         await self.press(key)
-        screen = await self.until("confirmation", lambda: self._on(ConfirmScreen), 60)
+        screen = await self.until("confirmation", lambda: self._on(ConfirmScreen))
         return screen.plan
 
-    async def go_ahead(self, seconds: float = 60.0) -> Run:
+    async def go_ahead(self) -> Run:
         """Confirm (Cancel has the focus, so it takes a step to the right) and wait for the action's end."""
         await self.press("right", "enter")
-        return await self.ended(seconds)
+        return await self.ended()
 
-    async def ended(self, seconds: float = 60.0) -> Run:
-        screen = await self.until("run", lambda: self._on(RunScreen), 10)
-        await self.until("end of the run", lambda: screen.run.ended is not None, seconds)
+    async def ended(self) -> Run:
+        screen = await self.until("run", lambda: self._on(RunScreen))
+        await self.until("end of the run", lambda: screen.run.ended is not None)
         return screen.run
 
     def _on(self, kind: type[T]) -> T | None:

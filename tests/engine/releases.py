@@ -7,12 +7,13 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +22,9 @@ from console.demo.engine import ENVIRONMENT, Engine, cache_folder
 from console.demo.profile import FLAGS, LAYERS
 from console.demo.sshd import free_port
 from remote.patch import operations
+from remote.wire.patch import PatchState
 from remote.wire.target import Target
+from tests.engine.server import wait_for
 from tests.schema import problems_in
 
 HERE = Path(__file__).parent
@@ -62,22 +65,21 @@ RELEASES = {
 
 
 def _overlay(engine: Engine, release: Release) -> Path:
-    """Its packages, installed once in the cache folder."""
+    """Its packages, installed once in the cache folder; the engine's own release is copied."""
     folder = cache_folder() / "releases" / release.version
-    if not (folder / ".complete").exists():
-        command: list[str | Path] = [
-            engine.python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--upgrade",
-            "--target",
-            folder,
-        ]
-        subprocess.run([*command, f"sglang=={release.version}", *release.packages], check=True, timeout=600)
-        (folder / ".complete").touch()
+    if (folder / ".complete").exists():
+        return folder
+    (site,) = engine.folder.glob("venv/lib/python3*/site-packages")
+    own = f"sglang-{release.version}.dist-info"
+    if (site / own).exists():
+        assert operations.status(Target(str(engine.python), str(engine.model))).state is PatchState.CLEAN
+        for name in ("sglang", own):
+            shutil.copytree(site / name, folder / name, dirs_exist_ok=True)
+    else:
+        pip: list[str | Path] = [engine.python, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
+        packages = (f"sglang=={release.version}", *release.packages)
+        subprocess.run([*pip, "--target", folder, *packages], check=True, timeout=600)
+    (folder / ".complete").touch()
     return folder
 
 
@@ -115,16 +117,16 @@ class Server:
         sampling = {"max_new_tokens": tokens, "temperature": 0}
         body = json.dumps({**prompt, "rid": rid, "sampling_params": sampling}).encode()
         request = urllib.request.Request(f"{self.url}/generate", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=300) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return json.load(answer)
 
     def ask_all(self, prompts: Mapping[str, list[int]], at_once: int = 16) -> None:
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
             list(pool.map(self.ask, prompts, prompts.values()))
 
-    def ended(self, count: int, seconds: float = 60) -> list[dict[str, Any]]:
+    def ended(self, count: int) -> list[dict[str, Any]]:
         """Metadata of `count` requests, with `error` where there is one, when so many have ended."""
-        wait_for(lambda: len(self._requests()) >= count, seconds)
+        wait_for(f"{count} requests", lambda: len(self._requests()) >= count)
         found = self.metas()
         assert len(found) == count
         assert problems_in(self.folder) == []
@@ -160,13 +162,6 @@ def _low_port() -> int:
             return port
 
 
-def wait_for(seen: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
-        time.sleep(0.05)
-
-
 @contextlib.contextmanager
 def serving(engine: Engine, version: str, work: Path, *flags: str, **more: Any) -> Iterator[Server]:
     """A server as `launched` has it, when it is ready."""
@@ -193,23 +188,14 @@ def launched(
     release = RELEASES[version]
     path = f"{HERE / 'inside'}:{_overlay(engine, release)}"
     dumps, port, log = work / "dumps", _low_port(), work / "server.log"
-    model = model or engine.model
-    target = Target(str(engine.python), str(model), env={"PYTHONPATH": path}, dump_dir=str(dumps), layers=LAYERS)
-    plan = operations.plan_apply(target)
-    if plan.needed:
-        operations.apply(target, plan.basis, lambda _: None)
-    command = [str(engine.python), "-m", "sglang.launch_server", "--model-path", str(model), "--host=127.0.0.1"]
+    target = Target(
+        str(engine.python), str(model or engine.model), env={"PYTHONPATH": path}, dump_dir=str(dumps), layers=LAYERS
+    )
+    _patch(target)
     usual = [flag for flag in (*FLAGS, *release.graphs_off, "--skip-server-warmup") if flag not in without]
+    command = [target.python, "-m", "sglang.launch_server", "--model-path", target.model_path, "--host=127.0.0.1"]
     command += [f"--port={port}", *usual, *flags]
-    settings = {
-        **ENVIRONMENT,
-        "PYTHONPATH": path,
-        "HS_TEST": ",".join((*release.changes, *changes)),
-        "SGLANG_HS_DUMP_DIR": str(dumps),
-        "SGLANG_HS_DUMP_LAYERS": ",".join(map(str, LAYERS)),
-        QUIET: "0",
-        **env,
-    }
+    settings = {**_settings(target), "HS_TEST": ",".join((*release.changes, *changes)), **env}
     settings = {name: value for name, value in settings.items() if name not in without}
     with log.open("wb") as file:
         process = subprocess.Popen(
@@ -221,6 +207,19 @@ def launched(
         yield server
     finally:
         server.stop()
+
+
+def _patch(target: Target) -> None:
+    plan = operations.plan_apply(target)
+    if plan.needed:
+        operations.apply(target, plan.basis, lambda _: None)
+
+
+def _settings(target: Target) -> dict[str, str]:
+    """What a server of the target has in its environment."""
+    layers = ",".join(map(str, target.layers))
+    dumping = {"SGLANG_HS_DUMP_DIR": target.dump_dir, "SGLANG_HS_DUMP_LAYERS": layers, QUIET: "0"}
+    return {**ENVIRONMENT, **target.env, **dumping}
 
 
 def compared(engine: Engine, folder: Path, model: Path | None = None) -> dict[str, dict[str, Any]]:

@@ -50,7 +50,7 @@ class Server:
         request = urllib.request.Request(
             self._url("generate"), json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return json.load(answer)
 
     def get(self, path: str) -> None:
@@ -76,10 +76,11 @@ class Server:
         return {json.loads((request / "meta.json").read_text())["rid"]: error for request, error in found.items()}
 
     def counters(self) -> dict[str, Any]:
-        """Of the process that dumps, as it last wrote them."""
-        (path,) = self.folder.glob(".stats/*.json")
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
+        """Of the process that dumps, as it last wrote them, which it does once a second."""
+        for path in self.folder.glob(".stats/*.json"):
+            found: dict[str, Any] = json.loads(path.read_text())
+            return found
+        return {}
 
     def compared(self) -> dict[str, dict[str, Any]]:
         """What reference.py says of every dump: req_N → its rid, its ids, and the error of each tensor."""
@@ -111,7 +112,7 @@ def prompts(name: str, count: int, longest: int) -> dict[str, list[int]]:
     return {f"{name}-{k}": [dice.randrange(2, 512) for _ in range(dice.randint(1, longest))] for k in range(count)}
 
 
-def wait_for(what: str, seen: Callable[[], bool], seconds: float = 120) -> None:
+def wait_for(what: str, seen: Callable[[], bool], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not seen():
         assert time.monotonic() < deadline, f"no {what} after {seconds:.0f} s"

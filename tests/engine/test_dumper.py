@@ -78,7 +78,7 @@ def test_a_start_makes_no_dump(server: Server) -> None:
     for path in ("health", "health_generate"):
         server.get(path)
     assert not list(server.folder.glob("*req_*"))
-    wait_for("count of the second", lambda: server.counters()["skipped"] == {"health check": 1})
+    wait_for("count of the second", lambda: server.counters().get("skipped") == {"health check": 1})
 
 
 def test_every_request_of_a_crowd_has_its_own_right_states(server: Server) -> None:
@@ -194,7 +194,8 @@ def test_killed_while_it_writes_nothing_false_stays_and_numbers_go_on(server: Se
         wait_for("first dump", lambda: any(rid.startswith("killed") for rid in server.metas()))
         for process in calls.server_state(server.agent).processes:
             if process.ours:
-                os.kill(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # a child ends with its parent
+                    os.kill(process.pid, signal.SIGKILL)
     for request in server.folder.glob("req_*"):
         files = json.loads((request / "meta.json").read_text())["files"]
         assert (request / "done").exists()

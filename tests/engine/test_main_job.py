@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from console.demo.job import STEPS
 from console.demo.progress import Progress
 from console.demo.stage import stage
 from console.errors import DemoError
+from tests.engine.server import wait_for
 
 CHECK = [sys.executable, "-m", "console", "demo", "--check", "--json"]
 LIMIT = 600  # seconds for a whole check; on a machine of its own it takes one minute
@@ -36,13 +36,6 @@ def answers(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-def wait_for(what: str, seen: Callable[[], bool], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < deadline, f"no {what} after {seconds:.0f} s"
-        time.sleep(0.1)
 
 
 @contextlib.contextmanager
@@ -105,7 +98,7 @@ def test_a_demo_that_is_ended_puts_everything_back(engine: Engine, tmp_path: Pat
     before = model_file(engine).read_bytes()
     with a_demo_until(tmp_path, "Start") as process:
         os.kill(process.pid, number)
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=LIMIT) == 130
     assert model_file(engine).read_bytes() == before
     assert not (cache_folder() / "stage" / RECORD).exists()
 

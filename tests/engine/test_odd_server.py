@@ -33,8 +33,8 @@ from remote.wire.dumps import Level, Verified, VerifyProgress, VerifyResult
 from remote.wire.plan import Verdict
 from remote.wire.target import Target
 from tests.engine.odd_model import NOT_A_NUMBER
-from tests.engine.releases import QUIET, Server, compared, launched, wait_for
-from tests.engine.server import HERE, LIMIT, prompts
+from tests.engine.releases import QUIET, Server, compared, launched
+from tests.engine.server import HERE, LIMIT, prompts, wait_for
 from tests.schema import problems_in
 
 WARM_UP = [0, 2, 2, 2, 2, 2, 2]  # "The capital city of France is", of which the tokenizer knows no word
@@ -70,7 +70,7 @@ def ids(server: Server, meta: dict[str, Any]) -> list[int]:
 
 def one(server: Server, rid: str) -> dict[str, Any]:
     """Metadata of the only dump of a request."""
-    wait_for(lambda: rid in dumps(server), 60)
+    wait_for("dump", lambda: rid in dumps(server))
     (found,) = dumps(server)[rid]
     return found
 
@@ -82,7 +82,7 @@ def profile(server: Server, engine: Engine) -> Target:
 
 
 def test_a_warm_up_is_a_request_that_nobody_sent(odd: Server) -> None:
-    wait_for(lambda: bool(dumps(odd)), 120)
+    wait_for("warm-up", lambda: bool(dumps(odd)))
     first = min((metas[0] for metas in dumps(odd).values()), key=lambda meta: int(meta["counter"]))
     assert ids(odd, first) == WARM_UP
     odd.ask("mine", [5, 6, 7])
@@ -148,7 +148,7 @@ def test_a_retracted_request_is_dumped_again_with_what_it_had_generated(odd: Ser
     def again() -> dict[str, list[dict[str, Any]]]:
         return {rid: metas for rid, metas in dumps(odd).items() if rid in sent and len(metas) > 1}
 
-    wait_for(lambda: bool(again()), 60)
+    wait_for("second dump", lambda: bool(again()))
     for rid, (first, *others) in again().items():
         assert ids(odd, first) == sent[rid]
         for other in others:

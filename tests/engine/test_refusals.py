@@ -23,8 +23,8 @@ from console.operations import calls
 from remote.server import release
 from remote.server.conflicts import CONFLICTS
 from remote.wire.plan import Verdict
-from tests.engine.releases import Server, launched, wait_for
-from tests.engine.server import HERE, prompts
+from tests.engine.releases import Server, launched
+from tests.engine.server import HERE, prompts, wait_for
 from tests.engine.vision_model import IMAGE
 from tests.schema import problems_in
 
@@ -98,7 +98,7 @@ def test_the_dumper_refuses_before_the_weights_are_loaded(engine: Engine, tmp_pa
     with launched(engine, "0.5.23", tmp_path, *usual, *flags, env=TWO_CORES) as server:
         server.until_said(f"hsconsole dumper: REFUSED, nothing will be dumped: {cause}")
         assert "shards:" not in server.log.read_text().partition("REFUSED")[0]
-        wait_for(lambda: any(problem["cause"].startswith(cause) for problem in problems(server)), 30)
+        wait_for("cause", lambda: any(problem["cause"].startswith(cause) for problem in problems(server)))
         assert problems_in(server.folder) == []
 
 

@@ -11,7 +11,8 @@ import pytest
 from console.demo.engine import Engine
 
 from . import releases
-from .releases import Server, compared, serving, wait_for
+from .releases import Server, compared, serving
+from .server import wait_for
 
 LIMIT = 1e-5  # relative error
 RANKS = ("--tp-size=2",)
@@ -49,12 +50,13 @@ def dumped(server: Server) -> int:
     return sum(one["dumped"] for one in stats)
 
 
-def test_prompts_in_chunks_are_whole_dumps(engine: Engine, tmp_path: Path) -> None:
-    sent = prompts(8) | {"long": [2 + 7 * at % 510 for at in range(10_000)]}
+@pytest.mark.parametrize("longest", [5000, pytest.param(10_000, marks=pytest.mark.matrix)])  # takes its square
+def test_prompts_in_chunks_are_whole_dumps(engine: Engine, tmp_path: Path, longest: int) -> None:
+    sent = prompts(8) | {"long": [2 + 7 * at % 510 for at in range(longest)]}
     with serving(engine, "0.5.23", tmp_path, *CHUNKS, NO_CACHE, env={"SGLANG_HS_DUMP_PRENORM": "1"}) as server:
         server.ask_all(sent)
-        assert {meta["rid"]: meta["num_tokens"] for meta in server.ended(9)}["long"] == 10_000
-        wait_for(lambda: dumped(server) == 9, 10)
+        assert {meta["rid"]: meta["num_tokens"] for meta in server.ended(9)}["long"] == longest
+        wait_for("count of them", lambda: dumped(server) == 9)
         assert "pool of" in server.log.read_text()
         prove(server, engine, sent, TENSORS | {"final_prenorm"})
 
