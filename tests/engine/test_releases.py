@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import random
 from pathlib import Path
@@ -125,6 +126,31 @@ def test_two_ranks_that_defer_their_all_reduce(engine: Engine, tmp_path: Path, v
         assert ("leave their all-reduce to the next one" in server.log.read_text()) == (version != "0.5.23")
         if named:
             prove(other, engine, {rid: sent[rid] for rid in ("r0", "r1")})
+
+
+@pytest.mark.matrix
+def test_a_full_pool_holds_the_server_up_once(engine: Engine, tmp_path: Path) -> None:
+    """Nobody writes while 24 prompts of 2,000 tokens come, of which the smallest pool holds at most sixteen."""
+    sent = {f"r{k}": [2 + (7 * at + k) % 510 for at in range(2000)] for k in range(24)}
+    with serving(engine, "0.5.23", tmp_path, *WHOLE, NO_CACHE, env={"SGLANG_HS_DUMP_POOL_MIB": "64"}) as server:
+        server.ask("before", [5, 6, 7])
+        server.ended(1)
+        with (server.folder / ".counter").open() as counter:
+            fcntl.flock(counter, fcntl.LOCK_EX)
+            server.ask_all(sent, 4)
+            assert len(server.metas()) == 1, "all are answered, none is written"
+        metas = {meta["rid"]: meta for meta in server.ended(25)}
+        causes = [meta["error"]["cause"] for meta in metas.values() if meta["error"]]
+        assert set(causes) == {"the writers do not keep up with the server"}
+        assert 8 <= len(causes) <= 12
+        server.ask("after", [5, 6, 8])
+        server.ended(26)
+        (path,) = server.folder.glob(".stats/*.json")
+        wait_for("count of all", lambda: json.loads(path.read_text())["dumped"] == 26 - len(causes), 10)
+        assert 30 <= json.loads(path.read_text())["waited_seconds"] < 40
+        found = compared(engine, server.folder)
+        assert len(found) == 26 - len(causes)
+        assert all(error <= LIMIT for one in found.values() for error in one["errors"].values()), found
 
 
 @pytest.mark.matrix
