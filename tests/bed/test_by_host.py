@@ -154,7 +154,8 @@ def test_pct_says_it_is_locked(bed: Bed, profile: Profile, ground: Ground) -> No
 def test_pct_waits_for_another_task(profile: Profile, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery_plan, "STOP", 2.0)
     lock = "/run/lock/lxc/pve-config-129.lock"
-    hold = f"mkdir -p /run/lock/lxc; setsid -f flock {lock} sleep 20 >/dev/null 2>&1 </dev/null; sleep 0.3"
+    hold = f"mkdir -p /run/lock/lxc; setsid -f flock {lock} sleep 20 >/dev/null 2>&1 </dev/null; "
+    hold += f"while flock -n {lock} true; do sleep 0.02; done"
     ground.bed.host("sh", "-c", hold)
     done = recovery(profile, Wish(last=RESTART))
     ground.bed.host("fuser", "-k", lock)
