@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from console import cli
@@ -48,6 +49,8 @@ def filled(kind: Any, text: str, number: float, which: int = 0) -> Any:
         return make(
             **{field.name: filled(hints[field.name], text, number, which) for field in dataclasses.fields(kind)}
         )
+    if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
+        return kind(**{field.name: filled(field.type, text, number, which) for field in msgspec.structs.fields(kind)})
     if inspect.isclass(kind) and issubclass(kind, enum.Enum):
         return list(kind)[which % len(kind)]
     if kind is float:
