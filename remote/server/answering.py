@@ -22,12 +22,13 @@ def note(port: int, server: Optional[Identity], came: bool, waited: float) -> Ve
     """What a request tells of `server`. waited: seconds, for an answer that came or did not.
 
     OK: it answers. WARN: it works on others'. BAD: it hangs. UNKNOWN: it may still compile kernels for its first, or be
-    busy with others', for its log can't be read.
+    busy with others', for its log can't be read. What the log tells of others' before tells nothing: from 0.5.9 on a
+    pass is logged behind it, so one over a long prompt looks like silence.
     """
     before = last(port, server)
-    lines = [] if came else _log(server)
-    verdict = Verdict.OK if came else _of_silence(before, waited, worked=_has_worked(server, lines))
+    verdict = Verdict.OK if came else _of_silence(before, waited)
     if verdict is Verdict.BAD:
+        lines = _log(server)
         if not lines:
             return Verdict.UNKNOWN
         if progress.busy_until(lines) >= time.time():
@@ -49,12 +50,6 @@ def compiles_until(port: int, server: Optional[Identity]) -> Optional[float]:
     return until if until > time.time() else None
 
 
-def _has_worked(server: Optional[Identity], lines: list[str]) -> bool:
-    """By the log of that very process, which may have been begun by one before it."""
-    process = processes.alive(server) if server is not None else None
-    return process is not None and progress.has_worked(lines, time.time() - process.age)
-
-
 def _log(server: Optional[Identity]) -> list[str]:
     path = processes.output_file(server.pid) if server is not None else None
     try:
@@ -63,10 +58,8 @@ def _log(server: Optional[Identity]) -> list[str]:
         return []
 
 
-def _of_silence(before: Optional[Judgement], waited: float, *, worked: bool) -> Verdict:
-    if worked:
-        compiles = False
-    elif before is None:
+def _of_silence(before: Optional[Judgement], waited: float) -> Verdict:
+    if before is None:
         compiles = waited < FIRST
     else:
         compiles = before.verdict is Verdict.UNKNOWN and time.time() < before.at + FIRST

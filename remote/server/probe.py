@@ -27,11 +27,12 @@ WORDS = {
     Verdict.WARN: "works on other requests",
     Verdict.UNKNOWN: f"no answer within {DEADLINE:.0f} s, which may be well: for a first request "
     "kernels are compiled, and whether it works on others only its log tells",
-    Verdict.BAD: f"answers /health, but not requests: none within {DEADLINE:.0f} s, and it works on no other",
+    Verdict.BAD: f"answers /health, but not requests: none within {DEADLINE:.0f} s, and its log tells of no "
+    "other work; of one long prompt it may tell only at its end",
 }
 COMPILES = (
     f"no answer within {DEADLINE:.0f} s, which may be well until {{until}}: kernels are compiled for a first request, "
-    "and none is known to have been answered"
+    "and none from here has been answered"
 )
 REMEDIES = {
     Verdict.UNKNOWN: "Look again in a minute or two; or wait for the answer: hsconsole dumps test.",

@@ -123,6 +123,7 @@ def queues(lines: Iterable[str]) -> Optional[tuple[int, int]]:
 def busy_until(lines: Iterable[str]) -> float:
     """Until when the last pass that was logged may take, seconds since the epoch; 0 when none was.
 
+    A prefill is logged before it begins up to 0.5.2, and behind it from 0.5.9 on: then one that runs is not seen.
     A pass over one token may be that of who asks, so it tells nothing.
     """
     ends = [0.0]
@@ -132,17 +133,6 @@ def busy_until(lines: Iterable[str]) -> float:
         if tokens != 1:
             ends.append((stamp(line) or 0.0) + BETWEEN_LOGS + tokens / SLOW)
     return max(ends)
-
-
-def has_worked(lines: Iterable[str], since: float) -> bool:
-    """Was a pass over more than a token done since then?
-
-    Stamps are whole seconds. A decoding pass is logged behind it; a prefill before it begins, and the next one's line
-    may come before it ends.
-    """
-    batches = (BATCH.search(line) for line in lines if (stamp(line) or 0.0) > since - 1.0)
-    tokens = [batch.group(1) for batch in batches if batch]
-    return None in tokens or sum(count != "1" for count in tokens) > 2
 
 
 def load_seconds(lines: Iterable[str], started: float) -> Optional[float]:
