@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import time
@@ -16,10 +17,12 @@ from remote.processes import Identity
 from remote.statedir import state_dir, write_json
 from remote.wire import locks
 from remote.wire.codec import decode, encode
-from remote.wire.errors import OperatorError, Refused
+from remote.wire.errors import OperatorError, Refused, ServerError
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LOGS_KEPT = 3
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # for a lock
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)  # on that file system
 TO_BE_SAID = 1.0  # seconds at most between having a lock and having said who has it
 _operator: ContextVar[str] = ContextVar("operator", default="")
 
@@ -124,16 +127,14 @@ def lock(port: int, purpose: str) -> Iterator[None]:
     """Only one at a time may start or stop the server of a port. Raises Refused, naming who does and since when.
 
     Where there is no place for it nobody is turned away: a full disk must not keep a server from being stopped, and a
-    start has no place for its log then.
+    start has no place for its log then. Raises ServerError when it can't be opened for another reason.
     """
-    try:
-        # no descriptor leaks to the server: Python's are closed on exec
-        handle = os.open(Path(state_dir()) / f"server-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except (OSError, OperatorError):
+    handle = _open_lock(port)
+    if handle is None:
         yield
         return
     try:
-        if not locks.take(handle):
+        if not _take(handle):
             raise Refused(
                 f"port {port}: {_holder(handle)} at this moment",
                 "Wait until that has ended, then look at the server again. If it hangs, end that process.",
@@ -147,6 +148,33 @@ def lock(port: int, purpose: str) -> Iterator[None]:
             _say(handle, "")  # the next one may be asked for before it has said who it is
     finally:
         os.close(handle)
+
+
+def _open_lock(port: int) -> Optional[int]:
+    """None where there is no place for it."""
+    try:
+        path = Path(state_dir()) / f"server-{port}.lock"
+    except OperatorError:
+        return None
+    try:
+        # no descriptor leaks to the server: Python's are closed on exec
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        if error.errno in NO_PLACE:
+            return None
+        raise ServerError(
+            f"{path}: {error.strerror}", "See whose it is: `ls -l`. Where another user left it, remove it as that user."
+        ) from None
+
+
+def _take(handle: int) -> bool:
+    """Also where the file system has no locks."""
+    try:
+        return locks.take(handle)
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return True
+        raise
 
 
 def _say(handle: int, text: str) -> None:

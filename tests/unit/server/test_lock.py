@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from remote import statedir
 from remote.server import record
 from remote.statedir import state_dir
-from remote.wire.errors import Refused
+from remote.wire.errors import Refused, ServerError
 
 
 def test_the_lock_names_its_holder() -> None:
@@ -25,6 +28,34 @@ def test_where_there_is_no_place_for_it_nobody_is_turned_away(monkeypatch: pytes
     monkeypatch.setattr(statedir, "candidates", lambda env: ["/proc/hsconsole"])
     with record.lock(1, "is stopping"), record.lock(1, "is recovering"):
         assert record.read(1) is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_nor_where_no_file_can_be_made(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "open", fails(number))
+    with record.lock(1, "is stopping"), record.lock(1, "is recovering"):
+        pass
+
+
+def test_one_that_another_user_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody goes on without a lock, and without a word."""
+    monkeypatch.setattr(os, "open", fails(errno.EACCES))
+    with pytest.raises(ServerError, match=r"server-1\.lock: Permission denied"), record.lock(1, "is stopping"):
+        pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_home_without_locks_turns_nobody_away(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fcntl, "flock", fails(number))
+    with record.lock(1, "is stopping"), record.lock(1, "is recovering"):
+        pass
+
+
+def fails(number: int) -> Callable[..., int]:
+    def call(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return call
 
 
 def test_all_may_log_in_as_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
