@@ -36,8 +36,7 @@ def end(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     ladder = _Ladder(_identities(basis, "processes"), _identities(basis, "as_root"), step)
     with record.lock(target.port, "is recovering"):
         found = find.find(target)
-        known = {*ladder.shown, *_identities(basis, "known")}
-        _agree(known, suspects.look(target)[0])
+        known = _agree({*ladder.shown, *_identities(basis, "known")}, suspects.look(target)[0])
         if found.record is not None and found.ours:
             record.mark_stopped(found.record)  # before the signal: a watcher must not take it for a crash
         if ladder.shown:
@@ -54,13 +53,14 @@ def _identities(basis: dict[str, Any], name: str) -> list[Identity]:
     return [Identity(int(pid), int(ticks)) for pid, ticks in basis.get(name, [])]
 
 
-def _agree(known: set[Identity], now: tuple[Suspect, ...]) -> None:
-    """Children that known ones have started since are no news."""
+def _agree(known: set[Identity], now: tuple[Suspect, ...]) -> set[Identity]:
+    """Who is no news: the known ones, and children that they have started since."""
     allowed = processes.family(known, processes.table())
     new = processes.survivors(one.process.identity for one in now if one.process.identity not in allowed)
     if new:
         what = ", ".join(f"pid {process.pid} ({process.command[:100]})" for process in new)
         raise ChangedSincePlan(f"processes that the plan did not show: {what}", "Plan the recovery again.")
+    return allowed
 
 
 class _Ladder:

@@ -348,6 +348,13 @@ def test_who_is_started_again_is_told_with_what_starts_it(
     outcome = inside.end(stand_in.target, {"processes": [], "as_root": [], "known": []}, lambda _: None)
     said = f"Come since: pid {again.pid} [/system.slice/sglang.service]. Stop what starts it again"
     assert [check.name for check in outcome.checks if said in check.remedy] == ["port", "orphans"]
+    looks = iter([later, later, later])  # a child of one that the plan knew: nothing else started it
+    mine = processes.read(os.getpid())
+    assert mine is not None
+    basis = {"processes": [], "as_root": [], "known": [list(mine.identity)]}
+    outcome = inside.end(stand_in.target, basis, lambda _: None)
+    assert [check.remedy for check in outcome.checks if check.name == "orphans"] == ["Recover again."]
+    assert not [check for check in outcome.checks if "Come since" in check.remedy]
 
 
 def test_every_python_and_one_that_came_since(
