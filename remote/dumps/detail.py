@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from typing import Optional
 
 from remote.wire.dumps import DumpDetail, DumpFile, DumpRow, DumpState
 from remote.wire.errors import DumpError
@@ -25,10 +26,7 @@ def show(dump_dir: str, number: int) -> DumpDetail:
     path = os.path.join(dump_dir, name)
     row = _row(dump_dir, name)
     if row.state is DumpState.GONE:
-        said = (
-            counter.never_was(number, counter.following(dump_dir)) or f"req_{number} was dumped, and taken away since"
-        )
-        return DumpDetail(dataclasses.replace(row, note=said), path)
+        return DumpDetail(dataclasses.replace(row, note=_not_there(number, counter.unclaimed(dump_dir))), path)
     try:
         dump = Dump(path, number)
     except (FileNotFoundError, NotADirectoryError):
@@ -41,6 +39,13 @@ def show(dump_dir: str, number: int) -> DumpDetail:
         return DumpDetail(after, path, dump.meta.raw)
     row = dataclasses.replace(row, **attempts.standing(dump_dir, row)._asdict())
     return DumpDetail(row, path, dump.meta.raw, files(dump), made)
+
+
+def _not_there(number: int, after: Optional[int]) -> str:
+    """after: the number of the next request; None where no counter tells."""
+    if after is None:
+        return f"req_{number} is not there"
+    return counter.never_was(number, after) or f"req_{number} is not there: taken away since, or never written"
 
 
 def files(dump: Dump) -> tuple[DumpFile, ...]:

@@ -187,7 +187,7 @@ async def test_a_request_that_is_gone() -> None:
 
     stage = Stage(scenes.answering)
     async with on_stage(stage) as pilot:
-        said = "req_1286 was dumped, and taken away since"
+        said = "req_1286 is not there: taken away since, or never written"
         gone = dataclasses.replace(scenes.rows(1)[0], state=DumpState.GONE, note=said)
         link_of(stage).answers["dumps.show"] = DumpDetail(gone, "/dev/shm/sglang_hs/req_1286")
         await pilot.press("enter")
