@@ -49,7 +49,7 @@ def stop(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:
     """Signal the processes of the plan, and prove that they are gone."""
     with record.lock(target.port, "is stopping"):
         shown = [Identity(int(pid), int(ticks)) for pid, ticks in basis.get("processes", [])]
-        found = _agreed(find.find(target), set(shown))
+        found = _agreed(target, set(shown))
         if found.record is not None and found.ours:
             record.mark_stopped(found.record)  # before the signal: a watcher must not take it for a crash
         end = _Ladder(found, shown, step)
@@ -129,20 +129,31 @@ def _port_note(target: Target) -> tuple[str, ...]:
     return (f"Port {target.port} is not free all the same: {error.strerror}",) if error else ()
 
 
-def _agreed(found: Found, shown: set[Identity]) -> Found:
-    """`found` without orphans that were not shown: they are of another server, and no matter of this stop.
+def _agreed(target: Target, shown: set[Identity]) -> Found:
+    """Those of the shown that are there, and descendants of theirs. Orphans of another server are no matter of a stop.
 
     Raises ChangedSincePlan when there is another process that was neither shown nor descends from one that was.
     """
-    allowed = processes.family(shown, processes.table())
-    members = tuple(one for one in found.members if one.why != find.ORPHAN or one.process.identity in allowed)
-    strangers = processes.survivors(one.process.identity for one in members if one.process.identity not in allowed)
-    if strangers:
-        what = ", ".join(f"pid {process.pid} ({process.command[:100]})" for process in strangers)
+    found, strangers = _look(target, shown)
+    if strangers:  # one that has ended by now may have hidden whom it stood before
+        found, strangers = _look(target, shown)
+    new = processes.survivors(strangers)
+    if new:
+        what = ", ".join(f"pid {process.pid} ({process.command[:100]})" for process in new)
         raise ChangedSincePlan(f"processes that the plan did not show: {what}", "Plan the stop again.")
-    if not members:
+    if not found.members:
         raise ChangedSincePlan("the server has ended since", "There is nothing to stop.")
-    return dataclasses.replace(found, members=members)
+    return found
+
+
+def _look(target: Target, shown: set[Identity]) -> tuple[Found, list[Identity]]:
+    """What is found of `shown` and their descendants; and who else is of this server."""
+    found = find.find(target)
+    allowed = processes.family(shown, processes.table())
+    members = tuple(one for one in found.members if one.process.identity in allowed)
+    others = [one for one in found.members if one.process.identity not in allowed and one.why != find.ORPHAN]
+    parent = found.parent if found.parent is not None and found.parent.identity in allowed else None
+    return dataclasses.replace(found, parent=parent, members=members), [one.process.identity for one in others]
 
 
 class _Ladder:

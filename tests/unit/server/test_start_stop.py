@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from remote import ports, processes, statedir
-from remote.server import launch, log, preflight, record, state, stop
+from remote.server import find, launch, log, preflight, record, state, stop
 from remote.server.command import DUMP_DIR
 from remote.wire.codec import encode
 from remote.wire.errors import ChangedSincePlan, OperatorError, Refused, ServerError
@@ -318,6 +318,23 @@ def test_a_child_born_after_the_plan_is_ended_with_its_parent_as_the_plan_says(s
     parent_only = {"processes": plan.basis["processes"][:1]}
     assert "Descendants" in " ".join(plan.notes)
     assert stop.stop(stand_in.target, parent_only, lambda _: None).ok
+
+
+def test_one_that_was_not_shown_and_has_ended_stands_for_nobody(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not asked to end, nor is its record marked; who stood behind it is found."""
+    own = processes.read(os.getpid())
+    assert own is not None
+    gone = dataclasses.replace(own, start_ticks=own.start_ticks - 1)
+    before = find.Found(1, gone, (find.Member(gone, True, find.STARTED),), None)
+    behind = find.Found(1, None, (find.Member(own, False, find.ORPHAN),), None)
+    looks = iter([before, behind, before, before])
+    monkeypatch.setattr(find, "find", lambda target: next(looks))
+    found = stop._agreed(stand_in.target, {own.identity})
+    assert (found.parent, found.pids, found.ours) == (None, frozenset({own.pid}), False)
+    with pytest.raises(ChangedSincePlan, match="has ended"):
+        stop._agreed(stand_in.target, {own.identity})
 
 
 def _orphan(stand_in: StandIn, dump_dir: str) -> processes.Process:
