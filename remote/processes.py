@@ -94,7 +94,11 @@ def read(pid: int) -> Optional[Process]:
         threads=int(fields[17]),
         rss_bytes=int(fields[21]) * PAGE_BYTES,
         name=stat[name_start + 1 : name_end],
-        argv=_split(_of_any_thread(pid, "cmdline") if fields[0] == "Z" else _bytes(f"{PROC}/{pid}/cmdline")),
+        argv=_split(
+            _of_any_thread(pid, "cmdline")
+            if fields[0] == "Z" or int(fields[17]) > 1
+            else _bytes(f"{PROC}/{pid}/cmdline")
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from remote.wire.target import Target
 ACTION = "shm.clean"
 HOLDS = 1.0  # seconds that a look at all processes is believed while segments are removed
 AGAIN = "Plan it again: hsconsole shm clean."
+HAD_GONE = "it had gone"
 
 
 class Identity(NamedTuple):
@@ -60,8 +61,8 @@ def clean(target: Target, basis: dict[str, Any], step: OnStep) -> Outcome:  # no
         free = _free(folder)
         for each in found:
             began = time.monotonic()
-            said = _remove(folder, each.segment, look.now().get(each.segment.name))
-            step(StepResult(_title(each, at), not said, said or "removed", time.monotonic() - began))
+            ok, said = _remove(folder, each.segment, look.now().get(each.segment.name))
+            step(StepResult(_title(each, at), ok, said, time.monotonic() - began))
         checks = (_gone(folder, shown), _room(folder, free))
     ok = all(check.verdict is Verdict.OK for check in checks)
     return Outcome(ACTION, ok, f"{_count(len(shown))} removed." if ok else "Not all are removed.", checks)
@@ -120,23 +121,23 @@ def _agree(seen: dict[str, Found], shown: dict[str, Identity]) -> list[Found]:
     return here
 
 
-def _remove(folder: int, segment: Segment, now: Optional[Found]) -> str:
-    """Why it was not removed; empty when it was, or had gone. now: what the last look found of its name."""
+def _remove(folder: int, segment: Segment, now: Optional[Found]) -> tuple[bool, str]:
+    """Whether it is gone, and what became of it. now: what the last look found of its name."""
     if now is None:
-        return ""
+        return True, HAD_GONE
     if not now.stale:
-        return f"left alone: {now.why}"
+        return False, f"left alone: {now.why}"
     try:
         status = os.stat(segment.name, dir_fd=folder, follow_symlinks=False)
         if segments.of_status(segment.name, status) != segment:
-            return "left alone: it was written to or made anew just now"
+            return False, "left alone: it was written to or made anew just now"
         os.unlink(segment.name, dir_fd=folder)
     except FileNotFoundError:
-        return ""
+        return True, HAD_GONE
     except OSError as error:
         whose = ": only its owner and root may remove it" if isinstance(error, PermissionError) else ""
-        return f"{error.strerror}{whose}"
-    return ""
+        return False, f"{error.strerror}{whose}"
+    return True, "removed"
 
 
 def _gone(folder: int, shown: dict[str, Identity]) -> Check:

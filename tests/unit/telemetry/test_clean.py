@@ -87,7 +87,7 @@ def test_what_goes_meanwhile_is_no_fault(shm: Path, monkeypatch: pytest.MonkeyPa
         (shm / "psm_00000000").unlink(missing_ok=True)
 
     assert clean.clean(TARGET, plan.basis, after_the_first).ok
-    assert [step.ok for step in steps] == [True, True]
+    assert [(step.ok, step.detail) for step in steps] == [(True, "removed"), (True, "it had gone")]
 
 
 def test_what_had_gone_is_no_fault(shm: Path) -> None:
