@@ -23,7 +23,7 @@ from remote.wire.signals import marked
 
 FLAG = "--as-root"
 TIMEOUT = 15.0  # seconds
-MAY = 6.0  # for whether it may at all
+ASK_TIMEOUT = 6.0  # for whether it may at all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +46,9 @@ def problem() -> str:
     if not sys.argv[0].endswith(".pyz"):
         return "only the packed agent runs itself through sudo"
     try:
-        done = subprocess.run([sudo, "-n", "true"], stdin=subprocess.DEVNULL, capture_output=True, timeout=MAY)
+        done = subprocess.run([sudo, "-n", "true"], stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"sudo gives no answer in {MAY:.0f} s"
+        return f"sudo gives no answer in {ASK_TIMEOUT:.0f} s"
     except OSError as error:
         return f"sudo: {error}"
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()

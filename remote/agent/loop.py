@@ -89,7 +89,7 @@ class Loop:
             self._changed.notify_all()
 
     def _result(self, number: int, name: str, args: dict[str, Any], cancelled: threading.Event) -> Any:
-        if cancelled.is_set():  # as soon as it was asked: nobody would see what it does
+        if cancelled.is_set():  # nobody would see what it does
             raise Refused(f"{name} was cancelled before it began")
         if name == "open":
             self._target = decode(Target, args["target"])

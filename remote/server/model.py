@@ -13,7 +13,6 @@ from remote.wire.plan import Check, Verdict
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
-LARGEST_JSON = 64 << 20  # bytes
 MOST_LISTED = 3
 ITEM_BYTES = {"float32": 4, "float": 4}  # of --dtype; everything else SGLang serves in 2
 
@@ -58,7 +57,7 @@ def read_json(path: str) -> Any:
     """What a file of a model's folder holds; None where that can't be read."""
     try:
         with open(path, "rb", opener=plain) as file:
-            return json.loads(file.read(LARGEST_JSON))
+            return json.loads(file.read(safetensors.LARGEST_JSON))
     except (OSError, ValueError, RecursionError):
         return None
 

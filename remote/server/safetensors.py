@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from remote.dumps.files import plain
 
-LARGEST_HEADER = 64 << 20  # bytes
+LARGEST_JSON = 64 << 20  # bytes
 
 
 class Stored(NamedTuple):
@@ -32,7 +32,7 @@ def read(path: str) -> Header:
     with open(path, "rb", opener=plain) as file:
         try:
             (length,) = struct.unpack("<Q", file.read(8))
-            header: Any = json.loads(file.read(length)) if length <= LARGEST_HEADER else None
+            header: Any = json.loads(file.read(length)) if length <= LARGEST_JSON else None
             start = 8 + length
             tensors = {name: _stored(entry, start) for name, entry in header.items() if name != "__metadata__"}
         except (struct.error, AttributeError, KeyError, TypeError, ValueError, RecursionError):

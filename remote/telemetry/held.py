@@ -28,9 +28,8 @@ class Held:
     def _clear(self) -> None:
         self._folder = Folder(self._path)
         self._new: collections.OrderedDict[str, None] = collections.OrderedDict()  # names that were not counted yet
-        self._sizes: collections.OrderedDict[str, int] = (
-            collections.OrderedDict()
-        )  # of the others, the next in turn first
+        # of the others, the next in turn first
+        self._sizes: collections.OrderedDict[str, int] = collections.OrderedDict()
         self._total = 0
         self._growing: dict[str, float] = {}  # without `done`: monotonic seconds when it last changed
 

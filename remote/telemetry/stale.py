@@ -110,7 +110,7 @@ class _Judge:
         self._uses = uses
         self._now = now
         self._doubt = doubt
-        self._outside = _overflow_uid()
+        self._overflow = _overflow_uid()
         self._held = {inode: user for user in uses.users for inode in user.inodes}
         made = {each.inode: min(each.mtime_ns, each.ctime_ns) / 1e9 for each in listed}
         self._dealers = [
@@ -133,7 +133,7 @@ class _Judge:
             return Found(segment, False, f"pid {dealer.pid} may have made it and use it yet: {dealer.command[:100]}")
         if self._doubt:
             return Found(segment, None, self._doubt)
-        if segment.uid == self._outside:
+        if segment.uid == self._overflow:
             return Found(segment, None, "it is of a user from outside of this container")
         made = f"pid {segment.pid}, which made it, has ended" if segment.pid else "who could have made it has ended"
         return Found(segment, True, f"nobody has it open; {made}")

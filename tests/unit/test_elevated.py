@@ -16,7 +16,7 @@ def sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the only sudo there is does, by sh."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(sys, "argv", ["agent.pyz"])
-    monkeypatch.setattr(elevated, "MAY", 60.0)  # however slow the machine
+    monkeypatch.setattr(elevated, "ASK_TIMEOUT", 60.0)  # however slow the machine
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path / "sudo"
 
@@ -41,6 +41,6 @@ def test_why_not_until_it_may(sudo: Path, text: str, why: str) -> None:
 
 
 def test_one_that_hangs_is_not_waited_for(sudo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elevated, "MAY", 0.5)
+    monkeypatch.setattr(elevated, "ASK_TIMEOUT", 0.5)
     does(sudo, "exec sleep 60")
     assert "sudo gives no answer" in elevated.problem()
