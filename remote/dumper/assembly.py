@@ -62,9 +62,8 @@ class Assembly:
         totals = tensors.pop("totals", None)
         before, self._open = self._open, {}
         for segment in segments:
-            whole = totals is None or segment.end >= int(totals[segment.index])
-            in_place = whole and _in_place(segment, tensors)
-            part = _part(segment, tensors, release, problem or (_IN_PLACE if in_place else None))
+            whole, wrong = _ends(segment, tensors, totals)
+            part = _part(segment, tensors, release, problem or wrong)
             if taken.mixed and segment.prefix and segment.rid not in before:
                 part.release()
             else:
@@ -110,6 +109,15 @@ def _awaited(taken: Taken) -> tuple[dict[str, Any], Optional[Problem]]:
     if taken.problem is not None:
         tensors = {name: tensors[name] for name in ("input_ids", "totals") if name in tensors}
     return tensors, taken.problem
+
+
+def _ends(segment: Segment, tensors: dict[str, Any], totals: Optional[Any]) -> tuple[bool, Optional[Problem]]:
+    """Whether no more of its prompt is to come, and what is wrong with it; where that can't be told, none is."""
+    try:
+        whole = totals is None or segment.end >= int(totals[segment.index])
+        return whole, _IN_PLACE if whole and _in_place(segment, tensors) else None
+    except Exception as error:
+        return True, problem_of(error)
 
 
 def _in_place(segment: Segment, tensors: dict[str, Any]) -> bool:

@@ -161,7 +161,7 @@ class Dumper:
         try:
             self._pool.warm(pin)
         except Exception as error:
-            log.say(f"no memory for the pool, requests will wait for it: {problem_of(error).detail}")
+            log.say(f"no memory for the pool, requests get errors until there is some: {problem_of(error).detail}")
             return
         log.say(f"pool of {self._settings.pool >> 20} MiB is ready after {time.monotonic() - start:.1f} s")
 
@@ -185,7 +185,10 @@ class Dumper:
 
     def _without_states(self, inputs: Inputs, problem: Problem, mixed: bool) -> Taken:
         """The ids alone, which tell whose the error is."""
-        loan = self._memory(_size_of_inputs(inputs), inputs)
+        try:
+            loan = self._memory(_size_of_inputs(inputs), inputs)
+        except DumpFailure:  # there is no memory
+            loan = None
         if loan is None:
             return Taken(inputs.segments, None, None, problem, mixed)
         copy = host.HostCopy(loan)

@@ -54,10 +54,7 @@ class Pool:
         """
         with self._changed:
             if self._memory is None and self._size:
-                if time.monotonic() < self._again:
-                    raise DumpFailure(_none(self._size))
-                self._again = time.monotonic() + _AGAIN_S
-                self._memory = _allocate(self._size, pin)
+                self._memory = self._allocate(self._size, pin)
 
     def lend(self, size: int, pin: bool, patience: float) -> Optional[Loan]:
         """Wait until `size` bytes are free; None when they are not after `patience` seconds. Raises DumpFailure."""
@@ -75,7 +72,7 @@ class Pool:
         if size > self._size:
             if self._lent:
                 return None
-            memory = _allocate(size, pin)
+            memory = self._allocate(size, pin)
             self._lent += 1
             return Loan(self, memory, None)
         for at, (start, end) in enumerate(self._free):
@@ -85,24 +82,26 @@ class Pool:
                 return Loan(self, self._memory[start : start + size], (start, start + size))
         return None
 
+    def _allocate(self, size: int, pin: bool) -> Any:
+        if time.monotonic() < self._again:
+            raise self._none(size)
+        try:
+            return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=pin)
+        except (RuntimeError, MemoryError) as error:
+            self._again = time.monotonic() + _AGAIN_S
+            raise self._none(size, f"{error}. ") from error
+
+    def _none(self, size: int, why: str = "") -> DumpFailure:
+        smaller = ", or start with a smaller SGLANG_HS_DUMP_POOL_MIB" if size == self._size else ""
+        detail = f"{why}{size:,} bytes. Free memory{smaller}"
+        return DumpFailure(Problem("there is no memory for states that wait to be written", detail))
+
     def take_back(self, place: Optional[tuple[int, int]]) -> None:
         with self._changed:
             self._lent -= 1
             if place is not None:
                 self._free = _joined([*self._free, place])
             self._changed.notify_all()
-
-
-def _allocate(size: int, pin: bool) -> Any:
-    try:
-        return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=pin)
-    except (RuntimeError, MemoryError) as error:
-        raise DumpFailure(_none(size, f"{error}. ")) from error
-
-
-def _none(size: int, why: str = "") -> Problem:
-    detail = f"{why}{size:,} bytes. Free memory, or start with a smaller SGLANG_HS_DUMP_POOL_MIB"
-    return Problem("there is no memory for states that wait to be written", detail)
 
 
 def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:

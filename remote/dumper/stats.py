@@ -93,7 +93,8 @@ class Stats:
             if start:
                 threading.Thread(target=self._run, name="hs-dump-stats", daemon=True).start()
         except RuntimeError:  # the system has no more threads: the next change tries again
-            self._started = False
+            with self._lock:
+                self._started = False
         self._changed.set()
 
     def _run(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
+from remote.dumper import assembly
 from tests.engine.cases import arguments, case
 from tests.engine.dumper_model import Bench
 
@@ -63,6 +66,15 @@ def one_token_in_place_of_a_prompt_that_sglang_refused() -> None:
     later = bench.batch([8], [1], totals=[9], rids=["long"])
     bench.forward(later)
     assert bench.tensor(bench.numbers("done")["long"], "input_ids").tolist() == [4, *range(8)]
+
+
+@case
+def what_can_not_be_told_of_a_prompt_is_its_error() -> None:
+    bench = Bench()
+    with mock.patch.object(assembly, "_in_place", side_effect=RuntimeError("an odd tensor")):
+        bench.forward(bench.batch([3, 2], rids=["a", "b"]))
+    assert set(bench.numbers("error")) == {"a", "b"}
+    assert bench.dumper._pool._lent == 0, "what was lent to the pass is given back"
 
 
 @case

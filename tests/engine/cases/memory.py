@@ -71,7 +71,10 @@ def memory_that_is_not_there() -> None:
             for number in range(3):
                 bench.forward(bench.batch([3], rids=[f"r{number}"]))
                 assert "no memory" in bench.cause(f"r{number}")
-            assert empty.call_count == (3 if own else 1)
+            assert empty.call_count == 1
+            bench.forward(bench.batch([3], rids=["refused"], can_run_tbo=True))
+            assert "two-batch overlap" in bench.cause("refused"), "it gets its error without ids too"
+            assert empty.call_count == 1
         bench.dumper._pool._again = 0.0
         bench.forward(bench.batch([3], rids=["later"]))
         assert set(bench.numbers("done")) == {"later"}
