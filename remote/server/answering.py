@@ -26,7 +26,7 @@ def note(port: int, server: Optional[Identity], came: bool, waited: float) -> Ve
     pass is logged behind it, so one over a long prompt looks like silence.
     """
     before = last(port, server)
-    verdict = Verdict.OK if came else _of_silence(before, waited)
+    verdict = Verdict.OK if came else _of_silence(server, before, waited)
     if verdict is Verdict.BAD:
         lines = _log(server)
         if not lines:
@@ -46,8 +46,14 @@ def last(port: int, server: Optional[Identity]) -> Optional[Judgement]:
 def compiles_until(port: int, server: Optional[Identity]) -> Optional[float]:
     """Until when silence may be that of a first request, seconds since the epoch; None where it is not, or no more."""
     before = last(port, server)
-    until = before.at + FIRST if before is not None and before.verdict is Verdict.UNKNOWN else 0.0
+    until = _grace(server, before) if before is not None else 0.0
     return until if until > time.time() else None
+
+
+def _grace(server: Optional[Identity], before: Judgement) -> float:
+    """FIRST from when it was asked, or has worked on others' after that; 0 where it has told more than silence."""
+    unknown = before.verdict is Verdict.UNKNOWN
+    return max(before.at, progress.busy_until(_log(server))) + FIRST if unknown else 0.0
 
 
 def _log(server: Optional[Identity]) -> list[str]:
@@ -58,9 +64,6 @@ def _log(server: Optional[Identity]) -> list[str]:
         return []
 
 
-def _of_silence(before: Optional[Judgement], waited: float) -> Verdict:
-    if before is None:
-        compiles = waited < FIRST
-    else:
-        compiles = before.verdict is Verdict.UNKNOWN and time.time() < before.at + FIRST
+def _of_silence(server: Optional[Identity], before: Optional[Judgement], waited: float) -> Verdict:
+    compiles = waited < FIRST if before is None else time.time() < _grace(server, before)
     return Verdict.UNKNOWN if compiles else Verdict.BAD

@@ -134,6 +134,16 @@ def test_one_that_is_in_a_long_pass_is_no_case(stand_in: StandIn) -> None:
     assert (facts.phase, build(Seen(facts), profile(), Wish()).needed) == (Phase.READY, False)
 
 
+@pytest.mark.parametrize(("ago", "told"), [(600, Verdict.BAD), (100, Verdict.UNKNOWN)])
+def test_one_that_works_between_two_requests_is_given_its_time_again(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, ago: float, told: Verdict
+) -> None:
+    ready(stand_in, "deaf")
+    logs(stand_in, "Decode batch", ago)
+    monkeypatch.setattr(answering, "last", lambda *_: Judgement(Verdict.UNKNOWN, time.time() - 400))
+    assert probe.ask_for_a_token(stand_in.target).verdict is told
+
+
 def test_every_request_tells(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test request and the canary's are sent so too."""
     monkeypatch.setattr(answering, "FIRST", 0.3)
