@@ -12,10 +12,10 @@ from console.cli import output
 from console.cli.session import EXIT_NOT_OK, session
 from console.config.profile import Profile
 from console.operations import calls, fate, readiness
-from console.operations.verdicts import NAMES, WAITING, WORDS
+from console.operations.verdicts import NAMES, WAITING, WORDS, besides
 from console.text import span
 from remote.wire.dumps import Canary
-from remote.wire.plan import StepResult, Verdict
+from remote.wire.plan import OnStep, StepResult, Verdict
 from remote.wire.server import Phase, ServerState
 
 COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.UNKNOWN: "cyan"}
@@ -56,7 +56,7 @@ def prove_what_started(
     return {"canary": found, "canary_steps": steps, "no_canary": ""}, found.ok
 
 
-def _steps_told(*, as_json: bool) -> tuple[list[StepResult], calls.OnStep]:
+def _steps_told(*, as_json: bool) -> tuple[list[StepResult], OnStep]:
     """Printed at once is only what becomes of the link: the others are told as checks, when all are known."""
     steps: list[StepResult] = []
 
@@ -75,9 +75,8 @@ def _tell_what_is_waited_for(*, as_json: bool) -> None:
 
 def _print(found: Canary, steps: list[StepResult]) -> None:
     """A line a check; steps are the same checks, and an audit log that can't be written."""
-    checks = {check.name for check in found.checks}
-    for step in steps:
-        if step.title not in (*checks, *fate.TITLES):
+    for step in besides(steps, found.checks):
+        if step.title not in fate.TITLES:
             output.print_step(step)
     output.print_checks(found.checks)
     if found.tolerances:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from console.text import span
 from remote.wire.dumps import DumpTest
-from remote.wire.plan import Verdict
+from remote.wire.plan import Check, StepResult, Verdict
 from remote.wire.server import Phase, ServerState
 
 NAMES = {
@@ -31,6 +33,12 @@ def last_told(server: ServerState) -> str:
         return "none since this start: hsconsole canary"
     ago = span(max(server.at - server.canary.at, 0.0))
     return f"{NAMES[server.canary.verdict]}, {ago} ago: {WORDS[server.canary.verdict]}"
+
+
+def besides(steps: Iterable[StepResult], checks: Iterable[Check]) -> tuple[StepResult, ...]:
+    """Steps that none of `checks` tells: what became of the link, and a record that could not be written."""
+    told = {check.name for check in checks}
+    return tuple(step for step in steps if step.title not in told)
 
 
 def tested(found: DumpTest) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 from console.cancel import Cancel
 from console.errors import OperatorError
 from console.operations.fate import Wait
-from console.operations.verdicts import CANCELLED, NAMES, WORDS, tested
+from console.operations.verdicts import CANCELLED, NAMES, WORDS, besides, tested
 from remote.wire.dumps import Canary, DumpTest
 from remote.wire.plan import Check, Outcome, Step, StepResult, Verdict
 
@@ -55,6 +55,10 @@ class Run:
     @property
     def checks(self) -> tuple[Check, ...]:
         return self.result.checks if self.result is not None else ()
+
+    @property
+    def besides(self) -> tuple[StepResult, ...]:
+        return besides(self.steps, self.checks)
 
     @property
     def summary(self) -> str:

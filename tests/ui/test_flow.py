@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Button
 from textual.worker import WorkerFailed
 
+from console import audit
 from console.errors import ChangedSincePlan, LinkLost, NotAsked, OperatorError, ServerError
 from console.link import LinkPhase
 from console.operations import fate
@@ -329,3 +331,19 @@ async def test_preflight_page() -> None:
         await until(pilot, lambda: "Nothing stands in the way; 2 doubts" in words(pilot))
         await pilot.press("escape")
         assert isinstance(pilot.app.screen, MainScreen)
+
+
+@pytest.mark.parametrize(("key", "end"), [("t", "✓ req_1287"), ("C", "✓ well")])
+async def test_a_record_that_could_not_be_written_is_told_at_the_end_too(
+    key: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HSCONSOLE_STATE_DIR", str(tmp_path / "file"))
+    async with on_stage(Stage(scenes.answering)) as pilot:
+        await pilot.press(key)
+        await until(pilot, lambda: end in words(pilot))
+        shown = words(pilot)
+        assert shown.count(audit.TITLE) == 2, "its beginning and its end"
+        assert shown.count("  tokens  ") <= 1, "what the checks tell is told once"
+        await pilot.press("c")
+        assert pilot.app.clipboard.count("could NOT be recorded") == 2

@@ -23,11 +23,13 @@ class CanaryScreen(RunScreen):
     def lines(self, width: int) -> list[Content]:
         run = self.run
         if run.error is not None:
-            return [Content(), *self._steps(width), Content(), *error_lines(run.error, width)]
+            return [Content(), *_steps(tuple(run.steps), width), Content(), *error_lines(run.error, width)]
         if isinstance(run.result, Canary):
             checks = check_lines(run.result.checks, width, MARKS)
-            return [Content(), *_verdict(run.result, width), Content(), *checks, *_tolerances(run.result, width)]
-        return [Content(), *self._under_way(width), Content(), *self._steps(width)]
+            besides = [Content(), *_steps(run.besides, width)] if run.besides else []
+            verdict, tolerances = _verdict(run.result, width), _tolerances(run.result, width)
+            return [Content(), *verdict, Content(), *checks, *tolerances, *besides]
+        return [Content(), *self._under_way(width), Content(), *_steps(tuple(run.steps), width)]
 
     def _under_way(self, width: int) -> list[Content]:
         if self.run.cancel is not None and self.run.cancel.asked:
@@ -39,12 +41,6 @@ class CanaryScreen(RunScreen):
         if not self.run.steps:
             lines += hang(Content("  "), Content.styled(WAITING, ink.MUTED), width)
         return lines
-
-    def _steps(self, width: int) -> list[Content]:
-        """As they come it is only known which are well; the verdict on the others is a part of the end."""
-        steps = tuple(self.run.steps)
-        wide = min(max((len(line(step.title, 60)) for step in steps), default=10), 28)
-        return [part for step in steps for part in _step(step, wide, width)]
 
     def do_back(self) -> None:
         if self.run.stop():
@@ -69,6 +65,12 @@ def _tolerances(found: Canary, width: int) -> list[Content]:
         return []
     head = Content.styled("  tolerances  ", ink.MUTED)
     return [Content(), *hang(head, plain(found.tolerances, ink.MUTED, 1000), width)]
+
+
+def _steps(steps: tuple[StepResult, ...], width: int) -> list[Content]:
+    """As they come it is only known which are well; the verdict on the others is a part of the end."""
+    wide = min(max((len(line(step.title, 60)) for step in steps), default=10), 28)
+    return [part for step in steps for part in _step(step, wide, width)]
 
 
 def _step(step: StepResult, wide: int, width: int) -> list[Content]:

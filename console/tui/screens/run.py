@@ -36,23 +36,22 @@ class RunScreen(Sheet[None]):
         run = self.run
         if run.ended is None:
             running = self.console.picture.clock.monotonic() - run.started
-            steps = [*self._steps(width), Content()] if run.steps or run.planned else []
+            steps = [*self._steps(tuple(run.steps), width), Content()] if run.steps or run.planned else []
             return [Content(), *steps, Content.styled(f"  running for {clock(running)}", ink.MUTED)]
         lines = [Content(), *self._end(width, run.ended - run.started)]
         if run.checks:
             lines += [*heading("Second look" if run.planned else "Checks"), *check_lines(run.checks, width)]
         lines += self.offer(width)
-        if run.steps and not isinstance(run.result, DumpTest):  # whose steps are its checks
-            lines += [*heading("Steps"), *self._steps(width)]
+        if run.besides:
+            lines += [*heading("Steps"), *self._steps(run.besides, width)]
         return lines
 
     def offer(self, width: int) -> list[Content]:  # noqa: ARG002 - for those that have something to offer
         """What can be done next from this page."""
         return []
 
-    def _steps(self, width: int) -> list[Content]:
+    def _steps(self, done: tuple[StepResult, ...], width: int) -> list[Content]:
         run = self.run
-        done = tuple(run.steps)
         titles = [step.title for step in done] + [step.title for step in run.planned]
         wide = min(max((len(line(title, 60)) for title in titles), default=10), 44)
         lines: list[Content] = []
@@ -80,6 +79,8 @@ class RunScreen(Sheet[None]):
         if isinstance(result, DumpTest) and result.number is not None:
             self.dismiss(None)
             self.app.post_message(DumpTable.Opened(result.number))
+        else:
+            self.console.refuse("enter")
 
 
 def _step(step: StepResult, wide: int, width: int) -> list[Content]:
