@@ -22,10 +22,9 @@ from console.errors import OperatorError, Refused
 from remote.wire import journal
 from remote.wire.audit import AuditError, Entry, Ticket, new_id, now, told
 from remote.wire.masking import mask_text, secrets_of
-from remote.wire.plan import Plan, StepResult
+from remote.wire.plan import OnStep, Plan, StepResult
 
 T = TypeVar("T")
-OnStep = Callable[[StepResult], None]
 Work = Callable[[OnStep, Ticket], T]
 
 TITLE = "Audit log of this laptop"

@@ -18,7 +18,7 @@ from console.config.profile import Profile
 from console.errors import OperatorError, Refused
 from console.operations import calls, fate
 from console.text import harmless
-from remote.wire.plan import Outcome, Plan
+from remote.wire.plan import OnStep, Outcome, Plan
 
 EXIT_NOT_OK = 1
 
@@ -87,7 +87,7 @@ def act(
 def carry_out(
     profile: Profile,
     plan: Plan,
-    work: Callable[[calls.OnStep], Outcome],
+    work: Callable[[OnStep], Outcome],
     *,
     as_json: bool,
     dry_run: bool,

@@ -24,11 +24,9 @@ from remote.wire.dumps import (
 )
 from remote.wire.host import Survey
 from remote.wire.patch import PatchStatus
-from remote.wire.plan import Check, Outcome, Plan
+from remote.wire.plan import Check, OnStep, Outcome, Plan
 from remote.wire.server import LogLines, Preflight, ServerState
 from remote.wire.telemetry import GpuSnapshot, ShmSnapshot
-
-OnStep = audit.OnStep
 
 PATIENT = 60.0  # seconds; for calls that read files or run an interpreter
 ACTION = 180.0  # seconds; a stop's ladder and a patch's checks end well within

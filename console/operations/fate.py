@@ -24,10 +24,10 @@ from console.errors import (
 )
 from remote.wire.audit import Became, Fate, Ticket
 from remote.wire.codec import decode
-from remote.wire.plan import StepResult
+from remote.wire.plan import OnStep, StepResult
 
 if TYPE_CHECKING:
-    from console.operations.calls import Agent, OnStep
+    from console.operations.calls import Agent
 
 ASK = 10.0  # seconds for the answer: a log is read, and a line written
 EVERY = 1.0

@@ -9,7 +9,7 @@ from console import audit
 from console.config.profile import Profile
 from console.errors import ChangedSincePlan, OperatorError, Refused
 from console.operations import fate, gpuholders, hostcommands, recovery_words
-from console.operations.calls import Agent, OnStep, server_state
+from console.operations.calls import Agent, server_state
 from console.operations.fate import Wait
 from console.operations.proxmox import ProxmoxHost, said
 from console.operations.recovery_plan import START, STOP, WELL, build
@@ -18,7 +18,7 @@ from console.operations.recovery_wish import ACTION, RESTART, Wish
 from console.ssh.exchange import Ran
 from remote.wire.audit import Ticket
 from remote.wire.codec import decode
-from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
+from remote.wire.plan import Check, OnStep, Outcome, Plan, StepResult, Verdict
 from remote.wire.server import Phase
 from remote.wire.signals import TITLES
 

@@ -25,14 +25,14 @@ from console.tui.screens.recovery import RecoveryScreen
 from console.tui.screens.run import RunScreen
 from console.tui.threads import in_thread
 from remote.wire.dumps import Canary, DumpTest
-from remote.wire.plan import Outcome, Plan, StepResult
+from remote.wire.plan import OnStep, Outcome, Plan, StepResult
 
 if TYPE_CHECKING:
     from console.tui.app import HsConsoleApp
 
 STARTS = ("server.start", restart.AS_IT_RUNS, restart.BY_PROFILE)  # what ends with a server that loads
 SERVER = "server."  # actions that end it, or make it another one
-Work = Callable[[calls.OnStep], Outcome | DumpTest | Canary]
+Work = Callable[[OnStep], Outcome | DumpTest | Canary]
 LEAVE_WITHIN = 5.0  # seconds for a second q
 
 
@@ -166,7 +166,7 @@ class Actor:
 
         return recover.plan(self._app.link, self._app.profile, Wish(last=action[len(RECOVER) + 1 :]))
 
-    def _carry_out(self, plan: Plan, wait: Wait, on_step: calls.OnStep) -> Outcome:
+    def _carry_out(self, plan: Plan, wait: Wait, on_step: OnStep) -> Outcome:
         """In a thread. A recovery goes on without the link, through the Proxmox host."""
         if plan.action != RECOVER:
             return calls.run(self._app.agent, self._app.profile, plan, on_step, wait)

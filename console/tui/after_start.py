@@ -9,6 +9,7 @@ from console.operations import calls, readiness
 from console.tui.act import canary_run, carry, tell_end
 from console.tui.run import Run
 from remote.wire.dumps import Canary
+from remote.wire.plan import OnStep
 from remote.wire.server import Phase, ServerState
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class AfterStart:
     async def _prove(self, run: Run, server: ServerState, cancel: Cancel) -> None:
         app = self._app
 
-        def work(on_step: calls.OnStep) -> Canary:
+        def work(on_step: OnStep) -> Canary:
             return calls.canary(app.agent, app.profile, on_step, cancel, run.wait)
 
         try:
