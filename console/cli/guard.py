@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from console.errors import OperatorError
@@ -17,28 +17,36 @@ class OutputLost(OperatorError):
 
 
 class Guarded:
-    """A text stream whose write and flush raise OutputLost. A reader who has left is still a BrokenPipeError."""
+    """A text stream whose write and flush raise OutputLost.
+
+    A reader who has read enough ends nothing: what was asked for goes on unread, and the exit status says its end.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._unread = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        with self._told():
-            return self._stream.write(text)
+        self._tell(lambda: self._stream.write(text))
+        return len(text)
 
     def flush(self) -> None:
-        with self._told():
-            self._stream.flush()
+        self._tell(self._stream.flush)
 
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def end_unread(self) -> None:
+        """Raise BrokenPipeError where the reader has left."""
+        if self._unread:
+            raise BrokenPipeError
+
+    def _tell(self, work: Callable[[], object]) -> None:
         try:
-            yield
+            work()
         except BrokenPipeError:
-            raise
+            self._unread = True
+            let_go(self._stream)
         except OSError as error:
             remedy = "Make room, or send it elsewhere. What was asked may have been done: look before you ask again."
             raise OutputLost(f"standard output: {error.strerror or error}", remedy) from None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO, TypeVar
 
 import click
 
-from console.cli.guard import OutputLost
+from console.cli.guard import Guarded, OutputLost
 from console.errors import OperatorError
 from console.text import harmless, one_line, span
 from remote.wire.codec import encode
@@ -101,9 +102,19 @@ def print_plan(plan: Plan) -> None:
         say(f"  ! {loss}", fg="yellow")
 
 
+def as_it_goes() -> contextlib.AbstractContextManager[None]:
+    """What goes on does not end because what is said of it can't be written: its end meets the same."""
+    return contextlib.suppress(OutputLost)
+
+
+def end_unread() -> None:
+    """Raise BrokenPipeError where nobody reads on: for what would go on for ever."""
+    if isinstance(sys.stdout, Guarded):
+        sys.stdout.end_unread()
+
+
 def print_step(step: StepResult) -> None:
-    """What goes on does not end because nobody hears of its steps any more: its outcome meets the same."""
-    with contextlib.suppress(OutputLost, BrokenPipeError):
+    with as_it_goes():
         _print_step(step)
 
 

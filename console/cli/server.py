@@ -10,6 +10,7 @@ import click
 
 from console.cli import output
 from console.cli.canary import prove_what_started
+from console.cli.guessing import Guessing
 from console.cli.session import EXIT_NOT_OK, Choice, act, interactive, session
 from console.config.profile import Profile
 from console.errors import Refused
@@ -21,7 +22,7 @@ from remote.wire.plan import Plan
 from remote.wire.server import LogLines, ServerState
 
 
-@click.group("server")
+@click.group("server", cls=Guessing)
 def command() -> None:
     """Preflight, start, watch and stop the SGLang server."""
 
@@ -174,7 +175,12 @@ def logs(profile: str | None, as_json: bool, following: bool, lines: int) -> Non
         if not following:
             _print_log(calls.server_log(agent, lines), as_json=as_json)
         else:
-            follow.log(agent, lines, lambda chunk: _print_log(chunk, as_json=as_json, streaming=True))
+            follow.log(agent, lines, lambda chunk: _print_new(chunk, as_json=as_json))
+
+
+def _print_new(chunk: LogLines, *, as_json: bool) -> None:
+    _print_log(chunk, as_json=as_json, streaming=True)
+    output.end_unread()
 
 
 def _print_log(chunk: LogLines, *, as_json: bool, streaming: bool = False) -> None:

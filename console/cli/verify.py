@@ -37,7 +37,8 @@ def verify(profile: str | None, as_json: bool, numbers: tuple[int, ...], everyth
     def on_progress(progress: VerifyProgress) -> None:
         results.extend(progress.results)
         if not as_json:
-            _print(progress)
+            with output.as_it_goes():
+                _print(progress)
 
     with session(profile) as (agent, used):
         found = calls.dumps_verify(agent, used, None if everything else numbers, Level(level), on_progress)

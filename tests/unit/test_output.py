@@ -12,6 +12,7 @@ import pytest
 
 from console.cli import main, output
 from console.cli.guard import OutputLost
+from console.errors import ConfigError
 from remote.wire.plan import Check, Outcome, StepResult, Verdict
 from tests.unit.security.test_read_only import commands
 
@@ -78,16 +79,15 @@ def test_the_text_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "may have been done" in told(capsys)
 
 
-@pytest.mark.parametrize("lost", [OutputLost("full"), BrokenPipeError()])
-def test_a_step_that_nobody_hears_of_ends_no_action(lost: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_can_t_be_written_ends_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
     def echo(*_: object, **__: object) -> None:
-        raise lost
+        raise OutputLost("full")
 
     monkeypatch.setattr(click, "echo", echo)
     steps, on_step = output.steps_told(as_json=False)
     on_step(StepResult("Stop it", ok=True))
     assert [step.title for step in steps] == ["Stop it"]
-    with pytest.raises(type(lost)):
+    with pytest.raises(OutputLost):
         output.print_outcome(Outcome("server.stop", True, "Stopped.", (Check("port", Verdict.OK, "free"),)))
 
 
@@ -129,3 +129,9 @@ def test_who_has_read_enough_is_no_fault() -> None:
     command = f"( {sys.executable} -m console --help; echo $? >&2 ) | true"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert done.stderr.strip() == "0"
+
+
+def test_who_has_read_enough_is_told_how_it_ended_all_the_same() -> None:
+    command = f"( {sys.executable} -m console --profile nobody status --json; echo $? >&2 ) | true"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr.strip() == str(ConfigError.exit_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from console.cli import main, recovery, session
 from console.config import write
 from console.config.profile import Container, Profile, Server
 from console.errors import LinkLost
-from console.operations import calls, fate, readiness, recover, verdicts
+from console.operations import calls, fate, follow, readiness, recover, verdicts
 from remote.canary import tolerance
 from remote.dumps import generate, request
 from remote.wire.audit import Became, Fate
 from remote.wire.codec import encode
-from remote.wire.dumps import Canary
-from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
-from remote.wire.server import Judgement, Phase, ServerState
+from remote.wire.dumps import Canary, DumpTest, Level, Verified, VerifyProgress, VerifyResult, VerifySummary
+from remote.wire.plan import Check, OnStep, Outcome, Plan, StepResult, Verdict
+from remote.wire.server import Judgement, LogLines, Phase, ServerState
 
 PROFILE = Profile(name="kimi", container=Container(host="ct", python="/p"), server=Server(model_path="/m"))
 PLAN = Plan("server.start", "Start SGLang", needed=True)
@@ -117,6 +118,78 @@ def test_the_canary_follows_a_start_that_is_waited_for(
     assert document["no_canary"] == ""
 
 
+@contextlib.contextmanager
+def nobody_reads() -> Iterator[None]:
+    """Standard output is a pipe whose reader has left."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "w") as stream, contextlib.redirect_stdout(stream):
+        yield
+
+
+WHOLE = ["plan", "run", "server.state", "server.state", "canary"]
+UNREAD: dict[str, tuple[tuple[str, ...], Agent, int, list[str]]] = {
+    "a failed action": ((), Agent(outcome=FAILED), 1, ["plan", "run"]),
+    "a failed start waits for nothing": (("--wait",), Agent(outcome=FAILED), 1, ["plan", "run"]),
+    "faulty": (("--wait",), Agent(state(Phase.LOADING), state(), canary=canary(Verdict.BAD)), 1, WHOLE),
+    "well": (("--wait",), Agent(state(Phase.LOADING), state(), canary=canary(Verdict.OK)), 0, WHOLE),
+}
+
+
+@pytest.mark.parametrize("end", UNREAD)
+def test_an_action_that_nobody_reads_of_goes_on_and_its_status_says_its_end(end: str, start: Start) -> None:
+    arguments, agent, status, asked = UNREAD[end]
+    with nobody_reads():
+        assert start(agent, *arguments) == status
+    assert agent.asked == asked
+
+
+def verified(_: Any, __: Any, ___: Any, ____: Any, on_progress: Callable[[VerifyProgress], None]) -> VerifySummary:
+    for number in range(3):
+        on_progress(VerifyProgress((VerifyResult(number, Verified.BAD, Level.MEANING),), number + 1, 3))
+    return VerifySummary(Level.MEANING, False, {"bad": 3}, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "command", [("canary",), ("dumps", "test"), ("dumps", "verify", "--all", "--level", "meaning")]
+)
+def test_whatever_is_looked_at_is_looked_at_to_its_end(
+    command: tuple[str, ...], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "dumps_verify", verified)
+    agent = Agent(canary=canary(Verdict.BAD))
+    agent.answers["dumps.test"] = DumpTest(False, "rid", 1.0, 1, (Check("values", Verdict.BAD, "all are 0"),))
+
+    @contextlib.contextmanager
+    def session_of(_: Any) -> Iterator[tuple[Agent, Profile]]:
+        yield agent, PROFILE
+
+    for module in ("canary", "dumps", "verify"):
+        monkeypatch.setattr(f"console.cli.{module}.session", session_of)
+    with nobody_reads(), pytest.raises(SystemExit) as ended:
+        main.run([*command])
+    assert ended.value.code == 1
+
+
+def test_a_log_that_nobody_reads_is_followed_no_longer(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks: list[int] = []
+
+    def log(_: Any, __: Any, on_lines: Callable[[LogLines], None]) -> None:
+        for number in range(100):
+            chunks.append(number)
+            on_lines(LogLines(("a line",), "/log"))
+
+    @contextlib.contextmanager
+    def session_of(_: Any) -> Iterator[tuple[Agent, Profile]]:
+        yield Agent(), PROFILE
+
+    monkeypatch.setattr("console.cli.server.session", session_of)
+    monkeypatch.setattr(follow, "log", log)
+    with nobody_reads():
+        assert main.run(["server", "logs", "--follow"]) == 0
+    assert len(chunks) == 1
+
+
 NONE: dict[str, tuple[Agent, int, str]] = {
     "it dumps nothing": (Agent(state(patch_loaded=None)), 0, "No canary: this server dumps nothing"),
     "it died as it loaded": (Agent(state(Phase.LOADING), state(Phase.CRASHED, cause="CUDA OOM")), 1, "CUDA OOM"),
@@ -155,7 +228,7 @@ def test_a_start_is_told_whatever_becomes_of_the_wait(start: Start, capsys: pyte
 def test_what_was_done_before_an_error_is_told_in_json_too(
     start: Start, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(_: Any, __: Any, ___: Any, on_step: calls.OnStep) -> Outcome:
+    def run(_: Any, __: Any, ___: Any, on_step: OnStep) -> Outcome:
         on_step(StepResult("TERM to pid 7", True))
         raise LinkLost("it broke")
 
