@@ -10,6 +10,7 @@ import click
 
 from console import audit
 from console.cli import output
+from console.cli.guessing import Guessing
 from console.cli.session import EXIT_NOT_OK, session
 from console.config import load
 from console.operations import calls
@@ -26,7 +27,7 @@ where_option = click.option(
 )
 
 
-@click.group("audit")
+@click.group("audit", cls=Guessing)
 def command() -> None:
     """Show what was done, by whom and when, and verify that record."""
 
@@ -99,26 +100,32 @@ def _print_action(entries: list[Entry]) -> None:
     if ended is None:
         output.say("    ! begun, and no end on record: cut off midway, or still under way", fg="yellow")
     else:
-        _print_ended(ended)
+        _print_ended(ended, _planned(begun or {}))
 
 
 def _print_begun(data: dict[str, Any]) -> None:
     if data.get("title"):
         output.say(f"    {_text(data['title'])}")
-    planned = [_text(step.get("command")) for step in _dicts(data.get("steps"))]
-    for command_line in filter(None, planned or map(_text, _list(data.get("commands")))):
+    for command_line in _planned(data):
         output.say(f"    $ {command_line}", fg="cyan")
     for loss in _list(data.get("losses")):
         output.say(f"    ! {_text(loss)}", fg="yellow")
 
 
-def _print_ended(data: dict[str, Any]) -> None:
+def _planned(data: dict[str, Any]) -> list[str]:
+    commands = [_text(step.get("command")) for step in _dicts(data.get("steps"))]
+    return list(filter(None, commands or map(_text, _list(data.get("commands")))))
+
+
+def _print_ended(data: dict[str, Any], planned: Iterable[str] = ()) -> None:
+    """planned: commands that were told before."""
     steps, judged = _dicts(data.get("steps")), _judged(data.get("result"))
     for step in steps[:STEPS_SHOWN]:
         mark = judged.get(_text(step.get("title"))) or ("✓" if step.get("ok") else "✗")
         output.say(f"    {mark} {_text(step.get('title'))}  {_text(step.get('detail'))}")
-        if step.get("command"):
-            output.say(f"      $ {_text(step['command'])}", fg="cyan")
+        command_line = _text(step.get("command"))
+        if command_line and command_line not in planned:
+            output.say(f"      $ {command_line}", fg="cyan")
     if len(steps) > STEPS_SHOWN:
         output.say(f"    … and {len(steps) - STEPS_SHOWN} more steps (--json shows all)")
     error, result = data.get("error"), data.get("result")

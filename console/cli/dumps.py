@@ -7,6 +7,7 @@ import sys
 import click
 
 from console.cli import output
+from console.cli.guessing import Guessing
 from console.cli.session import EXIT_NOT_OK, session
 from console.cli.verify import verify
 from console.errors import DumpError
@@ -20,7 +21,7 @@ from remote.wire.plan import Verdict
 GOOD = (DumpState.COMPLETE, DumpState.WRITING)
 
 
-@click.group("dumps")
+@click.group("dumps", cls=Guessing)
 def command() -> None:
     """List, show, test and verify dumped requests."""
 

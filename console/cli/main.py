@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import click
 
 import console
 from console.cli.guard import Guarded, OutputLost, let_go
+from console.cli.guessing import Guessing
 from console.errors import OperatorError
 
 COMMANDS = {
@@ -41,7 +41,7 @@ class Interrupted(OperatorError):
     exit_code = 130
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Guessing):
     """Imports a command's module only when it is used, so that `--version` and `--help` stay instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -52,14 +52,6 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        close = difflib.get_close_matches(args[0], COMMANDS, 1)
-        if close and args[0] not in COMMANDS:  # click knows no names to compare with, as none is imported yet
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

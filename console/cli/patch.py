@@ -7,13 +7,14 @@ import sys
 import click
 
 from console.cli import output
+from console.cli.guessing import Guessing
 from console.cli.session import EXIT_NOT_OK, act, session
 from console.operations import calls
 from remote.wire.patch import PatchState, PatchStatus
 from remote.wire.plan import Verdict
 
 
-@click.group("patch")
+@click.group("patch", cls=Guessing)
 def command() -> None:
     """Check, show, apply and revert the patch of SGLang's model file."""
 

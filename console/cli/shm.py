@@ -7,13 +7,14 @@ import sys
 import click
 
 from console.cli import output
+from console.cli.guessing import Guessing
 from console.cli.session import act, session
 from console.operations import calls
 from console.text import size
 from remote.wire.telemetry import ShmSnapshot
 
 
-@click.group("shm")
+@click.group("shm", cls=Guessing)
 def command() -> None:
     """Show who holds the dumps' file system, and remove what dead processes left in /dev/shm."""
 

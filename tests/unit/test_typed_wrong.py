@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from click import shell_completion
 
 from console.cli import main, server
 from remote.wire.dumps import Level, VerifySummary
@@ -11,7 +12,8 @@ from remote.wire.server import LoadProgress, Phase, ServerState
 TYPED = {
     ("dump", "list"): "Did you mean 'dumps'?",
     ("statsu",): "Did you mean 'status'?",
-    ("dumps", "lst"): "No such command 'lst'",
+    ("dumps", "lst"): "Did you mean 'list'?",
+    ("server", "stpo"): "Did you mean 'stop'?",
     ("zzz",): "No such command 'zzz'",
     ("server", "logs", "-n", "-5"): "-5 is not in the range",
     ("dumps", "list", "--last", "0"): "0 is not in the range",
@@ -23,6 +25,19 @@ TYPED = {
 def test_what_is_typed_wrong(typed: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(list(typed)) == 2
     assert TYPED[typed] in capsys.readouterr().err
+
+
+COMPLETED = {"statu": "plain,status", "dump ": "plain,status", "dumps lst ": "plain,verify"}
+
+
+@pytest.mark.parametrize("typed", COMPLETED)
+def test_a_shell_completes_whatever_was_typed(
+    typed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", f"hsconsole {typed}")
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split(" "))))
+    assert shell_completion.shell_complete(main.root, {}, "hsconsole", "_HSCONSOLE_COMPLETE", "bash_complete") == 0
+    assert COMPLETED[typed] in capsys.readouterr().out
 
 
 def test_a_stage_of_the_load_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:

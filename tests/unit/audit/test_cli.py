@@ -55,7 +55,7 @@ def test_show(where: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert hsconsole("show", "--where", where) == 0
     shown = capsys.readouterr().out
     for words in (f"server.stop  {audit.operator()}", "$ kill -TERM 7", "✓ Ask it to end", "Stopped. ("):
-        assert words in shown
+        assert shown.count(words) == 1, "also what was planned and done is told once"
     assert hsconsole("show", "--json", "--where", where) == 0
     found = json.loads(capsys.readouterr().out)
     assert [entry["kind"] for entry in found["entries"]] == ["genesis", "begin", "end"]
