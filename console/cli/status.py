@@ -40,7 +40,7 @@ def _print(profile: Profile, found: Overview) -> None:
     output.say(f"patch    {found.patch.state.value}: {found.patch.summary}")
     for depth in found.patch.depths:
         output.say(f"         {depth.name}: {depth.verdict.value}, {depth.found}")
-    if profile.on_cpu:
+    if profile.on_cpu and not found.gpus.gpus:
         output.say("gpus     none needed: SGLang computes on the CPU")
     else:
         _print_gpus(found)

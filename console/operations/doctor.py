@@ -77,7 +77,8 @@ def _preflight(profile: Profile, agent: calls.Agent) -> tuple[Check, ...]:
     if state.phase not in RUNS:
         return checks
     runs = Check("server", Verdict.OK, f"{state.phase.value} on port {state.port}, pid {state.pid}")
-    return tuple(runs if check.name == "server" else check for check in checks if check.name != "port")
+    held = ("port",) if profile.on_cpu else ("port", "gpus")  # by that server; the GPUs have a question of their own
+    return tuple(runs if check.name == "server" else check for check in checks if check.name not in held)
 
 
 def _failed(name: str, error: OperatorError) -> Check:

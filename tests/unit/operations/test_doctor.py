@@ -27,7 +27,8 @@ def test_only_a_server_that_says_it_is_ready_is_asked_for_a_token(phase: Phase) 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_server_that_runs_stands_in_no_good_dump_s_way(phase: Phase) -> None:
     held = tuple(Check(name, Verdict.BAD, "one runs on port 8000", "Stop it first.") for name in ("server", "port"))
-    checks = (Check("patch", Verdict.OK, "applied"), *held, Check("model", Verdict.OK, "there"))
+    gpus = Check("gpus", Verdict.WARN, "0 free; in use by the server, or by what is left of one: GPU 0")
+    checks = (Check("patch", Verdict.OK, "applied"), *held, gpus, Check("model", Verdict.OK, "there"))
     profile = Profile(container=Container(host="ct", python="python3"), server=Server(model_path="/m"))
 
     class Agent:
