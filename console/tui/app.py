@@ -137,8 +137,14 @@ class HsConsoleApp(App[None]):
 
     # The link
 
+    def _open_link(self) -> None:
+        self.picture.connect()  # also so that `r` waits for what comes of it
+        self.refresh_keys()
+        self.look()
+        self._make_link_in_thread()
+
     @work
-    async def _open_link(self) -> None:
+    async def _make_link_in_thread(self) -> None:
         try:
             await in_thread(self._make_link)
         except OperatorError as error:
@@ -225,8 +231,8 @@ class HsConsoleApp(App[None]):
 
     def refuse(self, key: str) -> None:
         """Say why `key` does nothing on this screen, where it does something on another."""
-        reasons = [reason for action in of_key(key) if (reason := self.why_not(action.id))]
-        words = reasons[0] if reasons else elsewhere(key)
+        reasons = [self.why_not(action.id) for action in of_key(key)]
+        words = reasons[0] if reasons and all(reasons) else elsewhere(key)
         if words:
             self.notify(words, title=KEYS.get(key, key))
 

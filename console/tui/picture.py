@@ -27,7 +27,7 @@ class Picture:
     def __init__(self, profile: Profile, clock: Clock) -> None:
         self.profile = profile
         self.clock = clock
-        self.link = LinkState(LinkPhase.CONNECTING, f"connecting to {address(profile)} …", clock.monotonic())
+        self.connect()
         self.server: ServerState | None = None
         self.server_seen = 0.0
         self.proving: Run | None = None  # the canary that runs by itself
@@ -88,6 +88,11 @@ class Picture:
     def server_elapsed(self) -> float:
         """Seconds since the server's state came, as far as it is known to have lasted."""
         return max(self.clock.monotonic() - self.server_seen - (self.stale or 0.0), 0.0)
+
+    def connect(self) -> None:
+        """The link is to be made; there is none yet."""
+        words = f"connecting to {address(self.profile)} …"
+        self.link = LinkState(LinkPhase.CONNECTING, words, self.clock.monotonic())
 
     def see_link(self, state: LinkState) -> None:
         self.link = state

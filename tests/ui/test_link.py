@@ -72,6 +72,28 @@ async def test_a_factory_that_fails_is_shown_and_can_be_tried_again() -> None:
         await until(pilot, lambda: len(tried) == 2)
 
 
+async def test_a_link_that_is_being_made_is_not_made_twice() -> None:
+    tried: list[FakeLink] = []
+    made = threading.Event()
+
+    def late(*args: Any) -> FakeLink:
+        tried.append(FakeLink(*args))
+        if len(tried) == 1:
+            raise ConfigError("~/.ssh/config, line 3: unknown key", "Mend the line.")
+        made.wait(60)
+        return tried[-1]
+
+    app = HsConsoleApp(scenes.PROFILE, late)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await showing(pilot, ErrorScreen)
+        await pilot.press("escape", "r", "r")
+        assert "the link is not waiting to try again" in toasts(pilot)
+        assert "line 3" not in words(pilot)
+        made.set()
+        await until(pilot, lambda: app.link is not None)
+    assert [link.closed.is_set() for link in tried] == [False, True]
+
+
 async def test_lost_the_picture_stays_with_its_age_and_comes_back() -> None:
     stage = Stage(scenes.ready)
     async with on_stage(stage) as pilot:

@@ -53,6 +53,8 @@ class LogScreen(Page[None]):
         )
 
     def do_log_follow(self) -> None:
+        if self.query_one(LogView).following:
+            self.notify("The newest line is in view already, and stays so.", timeout=3)
         self.query_one(LogView).follow()
         self._title()
 

@@ -94,6 +94,12 @@ class MainScreen(Page[None]):
             self.query_one("#hint").display = False
         self.refresh_bindings()
 
+    def refuse(self, key: str) -> None:
+        if key == "escape":
+            self.notify("This is the main screen: q leaves hsconsole.", timeout=3)
+        else:
+            super().refuse(key)
+
     def do_dumps_show(self) -> None:
         number = self.query_one(DumpTable).number
         if number is None:

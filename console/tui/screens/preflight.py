@@ -74,3 +74,5 @@ class PreflightScreen(Sheet[bool]):
     def action_go_on(self) -> None:
         if self.gate:
             self.dismiss(True)
+        else:
+            self.console.refuse("enter")

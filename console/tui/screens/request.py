@@ -70,6 +70,8 @@ class RequestScreen(Sheet[None]):
             self.verification = Verification((self.number,), self.console.picture.clock.monotonic())
             self._verify(self.verification)
             self.look()
+        else:
+            self.notify("It is being verified already; esc cancels that.")
 
     @work
     async def _verify(self, verification: Verification) -> None:
