@@ -13,7 +13,7 @@ from console.config.profile import Login
 from console.errors import HostKeyUnknown, LinkError
 from console.ssh import AskHostKey, Tell, dial, keys, known_hosts
 from console.ssh.exchange import Ran, answered, converse, quietly
-from console.ssh.route import Hop, route, unread_config
+from console.ssh.route import Hop, by_hand, route, unread_config
 
 HANDSHAKE = 10.0  # seconds, each: banner, key exchange, an answer to a login, a new channel
 COMMAND = 30.0
@@ -30,6 +30,7 @@ class Connection:
         self._lock = threading.Lock()
         self._closers: list[Callable[[], object]] = []
         self._transport: paramiko.Transport | None = None
+        self._by_hand = ""
         self.label = ""
         self.has_sftp = True
 
@@ -43,7 +44,9 @@ class Connection:
         if note:
             self._tell(note)
         try:
-            for hop in route(login):
+            hops = route(login)
+            self._by_hand = by_hand(login)
+            for hop in hops:
                 self._transport = self._reach(hop)
                 self.label = hop.label
         except dial.Cancelled:
@@ -139,10 +142,9 @@ class Connection:
             return
         shown = known_hosts.fingerprint(raw)
         if self._ask is None or not self._ask(hop.known_as, kind, shown):
-            by_hand = f"ssh -p {hop.port} {hop.user}@{hop.host}"
             raise HostKeyUnknown(
                 f"{hop.known_as} is not in {hop.known_hosts[0]}; it shows the {kind} key {shown}",
-                f"Compare that with the host's own, then accept it by hand: `{by_hand}`.",
+                f"Compare that with the host's own, then accept it by hand: `{self._by_hand}`.",
             )
         try:
             known_hosts.store(hop.known_hosts[0], hop.known_as, kind, raw, hashed=hop.hash_names)

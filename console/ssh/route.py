@@ -82,6 +82,18 @@ def unread_config(login: Login) -> str:
     return f"{path} is not read: there is no ssh program here"
 
 
+def by_hand(login: Login) -> str:
+    """The command by which ssh itself goes the same way, over the same hops and by the same names of their keys."""
+    return shlex.join(["ssh", *_arguments(login), login.host])
+
+
+def _arguments(login: Login) -> list[str]:
+    arguments = ["-F", str(expanded(login.ssh_config))] if login.ssh_config else []
+    arguments += ["-l", login.user] if login.user else []
+    arguments += ["-p", str(login.port)] if login.port else []
+    return arguments
+
+
 def _route(login: Login, left: int) -> tuple[Hop, ...]:
     if left == 0:
         raise ConfigError(f"more than {MAX_HOPS} jumps on the way to {login.host}", "Look for a loop of ProxyJump.")
@@ -113,14 +125,9 @@ def _options(login: Login) -> dict[str, list[str]]:
     if program is None:
         user, _, host = login.host.rpartition("@")
         return {"hostname": [host], "user": [user or getpass.getuser()], "port": ["22"]}
-    command = [program, "-G"]
-    command += ["-F", str(expanded(login.ssh_config))] if login.ssh_config else []
-    command += ["-l", login.user] if login.user else []
-    command += ["-p", str(login.port)] if login.port else []
+    command = [program, "-G", *_arguments(login), "--", login.host]
     try:
-        done = subprocess.run(
-            [*command, "--", login.host], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
-        )
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"`ssh -G` for {login.host} failed: {error}", "Try it by hand.") from None
     if done.returncode:

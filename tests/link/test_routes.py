@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import re
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -72,6 +74,27 @@ def test_a_jump_of_a_jump(make_sshd: MakeSshd, config: SshConfig) -> None:
     config.host("ct", make_sshd("last"), ProxyJump="inner")
     assert [hop.name for hop in route.route(profile_of("ct", config).container)] == ["outer", "inner", "ct"]
     clients.connect(profile_of("ct", config)).close()
+
+
+@pytest.mark.parametrize("stranger", ["an alias", "a jump", "a second jump", "behind a jump"])
+def test_the_remedy_for_an_unknown_key_makes_it_known(make_sshd: MakeSshd, config: SshConfig, stranger: str) -> None:
+    """ssh, told so, files each key by the name under which it is looked for."""
+    ct = {
+        "an alias": {"HostKeyAlias": "the-box"},
+        "behind a jump": {"ProxyJump": "one"},
+        "a jump": {"ProxyJump": "one"},
+    }
+    config.host("one", make_sshd("one"), known=stranger != "a jump")
+    config.host("two", make_sshd("two"), known=stranger != "a second jump")
+    last = make_sshd("last")
+    config.host("ct", last, known=stranger in ("a jump", "a second jump"), **ct.get(stranger, {"ProxyJump": "one,two"}))
+    profile = profile_of("ct", config, port=last.port, user=getpass.getuser())
+    with pytest.raises(HostKeyUnknown) as caught:
+        clients.connect(profile)
+    (by_hand,) = re.findall(r"`(ssh .*)`", caught.value.remedy)
+    config.write(before="Host *\n  StrictHostKeyChecking accept-new\n  BatchMode yes\n")  # as the operator says yes
+    subprocess.run(["sh", "-c", f"{by_hand} true"], check=False, capture_output=True, timeout=60)
+    clients.connect(profile).close()
 
 
 def test_jumps_in_a_circle(sshd: Sshd, config: SshConfig) -> None:
