@@ -128,7 +128,13 @@ class Link:
 
     def stream(self, name: str, on_event: OnEvent, **args: Any) -> None:
         """One more stream, kept over reconnects; its values come decoded, from the link's threads like its states."""
-        self._streams.add(name, on_event, **args)
+
+        def take(value: Any) -> None:
+            with self._telling:
+                if not self._closed.is_set():
+                    on_event(value)
+
+        self._streams.add(name, take, **args)
         self._wake.set()
 
     def _run(self) -> None:

@@ -100,6 +100,18 @@ def test_it_comes_back_and_its_streams_go_on(
     assert listener.phases[-4:] == [LinkPhase.LIVE, LinkPhase.LOST, LinkPhase.CONNECTING, LinkPhase.LIVE]
 
 
+def test_a_closed_link_says_nothing_but_its_last_state(profile: Profile, listener: Listener) -> None:
+    link = Link(profile, listener.on_link)
+    listener.watch(link, "watch.ticks")
+    listener.wait(lambda: listener.events, PATIENCE)
+    (stream,) = link._streams._wanted
+    link.close()
+    heard = len(listener.events), len(listener.states)
+    stream._take({"pid": 1})
+    assert (len(listener.events), len(listener.states)) == heard
+    assert listener.states[-1].phase is LinkPhase.CLOSED
+
+
 def test_the_log_goes_on_where_it_was(profile: Profile, sshd: Sshd, listener: Listener, make_link: MakeLink) -> None:
     make_link(profile, ("watch.log",))
     listener.wait(lambda: listener.events, PATIENCE)
