@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from console.tui.app import HsConsoleApp
 
 STARTS = ("server.start", restart.AS_IT_RUNS, restart.BY_PROFILE)  # what ends with a server that loads
+ENDS = ("server.stop", restart.AS_IT_RUNS, restart.BY_PROFILE)  # what begins with one that goes
 SERVER = "server."  # actions that end it, or make it another one
 Work = Callable[[OnStep], Outcome | DumpTest | Canary]
 LEAVE_WITHIN = 5.0  # seconds for a second q
@@ -118,6 +119,8 @@ class Actor:
         before = app.picture.server.pid if app.picture.server else None
         if plan.action.startswith(SERVER):
             app.after_start.drop()
+        if plan.action in ENDS:
+            app.picture.ending = run
         await self._watch(run, partial(self._carry_out, plan, run.wait))
         if run.ok and plan.action in STARTS:
             app.after_start.expect(before)

@@ -37,6 +37,8 @@ PHASES: dict[Phase, tuple[str, str]] = {
     Phase.PORT_HELD: ("✗", BAD),
 }
 
+STOPPING = ("◐", KEY)  # as the operator wishes
+
 DUMPS: dict[DumpState, tuple[str, str]] = {
     DumpState.COMPLETE: ("✓", GOOD),
     DumpState.WRITING: ("writing", KEY),

@@ -31,6 +31,7 @@ class Picture:
         self.server: ServerState | None = None
         self.server_seen = 0.0
         self.proving: Run | None = None  # the canary that runs by itself
+        self.ending: Run | None = None  # the last stop or restart of this screen
         self.gpus: GpuSnapshot | None = None
         self.gpu_history: dict[int, deque[int]] = {}
         self.gpu_holders: GpuHolders | None = None
@@ -80,6 +81,12 @@ class Picture:
             and self.gpus is not None
             and bool(in_use(self.gpus))
         )
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the server is unwell only because it is being stopped from here."""
+        under_way = self.ending is not None and self.ending.ended is None
+        return under_way and self.server is not None and self.server.phase in (Phase.UNHEALTHY, Phase.ORPHANS)
 
     def since(self, at: float) -> float:
         """Seconds since `at` of the container's clock; in a stale picture, when it was last true."""

@@ -28,6 +28,7 @@ from console.tui.screens.run import RunScreen
 from remote.wire.audit import Became, Fate
 from remote.wire.codec import encode
 from remote.wire.plan import StepResult
+from remote.wire.server import Phase
 from tests.ui import scenes
 from tests.ui.scenes import Stage
 from tests.ui.stagehand import app_of, link_of, on_stage, showing, toasts, until, words
@@ -347,3 +348,18 @@ async def test_a_record_that_could_not_be_written_is_told_at_the_end_too(
         assert shown.count("  tokens  ") <= 1, "what the checks tell is told once"
         await pilot.press("c")
         assert pilot.app.clipboard.count("could NOT be recorded") == 2
+
+
+@pytest.mark.parametrize("phase", [Phase.UNHEALTHY, Phase.ORPHANS])
+async def test_a_server_that_is_stopped_from_here_is_stopping_and_not_unwell(phase: Phase) -> None:
+    stage, over = Stage(scenes.answering), threading.Event()
+    async with on_stage(stage) as pilot:
+        link, unwell = link_of(stage), dataclasses.replace(scenes.READY, phase=phase)
+        link.answers["run server.stop"] = lambda _: scenes.STOPPED_WELL if over.wait(60) else None
+        link.say(server=unwell)
+        await until(pilot, lambda: f"✗ {phase.value}" in words(pilot))
+        await pilot.press("x")
+        await confirm(pilot)
+        await until(pilot, lambda: "◐ stopping" in words(pilot).splitlines()[1])
+        over.set()
+        await until(pilot, lambda: f"✗ {phase.value}" in words(pilot).splitlines()[1], "it did not go")

@@ -118,8 +118,8 @@ def server_words(picture: Picture, *, short: bool) -> Content:
     head = Content.styled("server ", ink.MUTED)
     if server is None:
         return head + Content.styled("not seen yet", ink.MUTED)
-    sign, style = ink.PHASES[server.phase]
-    head += Content.styled(f"{sign} {server.phase.value}", style)
+    sign, style = ink.STOPPING if picture.stopping else ink.PHASES[server.phase]
+    head += Content.styled(f"{sign} {'stopping' if picture.stopping else server.phase.value}", style)
     if server.age is not None and server.phase is not Phase.STOPPED:
         head += f" {clock(server.age + picture.server_elapsed())}"
     version = f"  sglang {line(server.sglang_version, 20)}" if server.sglang_version and not short else ""
