@@ -22,6 +22,7 @@ T = TypeVar("T")
 Records = list[tuple[str, str]]
 
 TITLE = "sglang::"
+LATE = "(its command line or environment could not be read)"
 SCRIPTS = importlib.resources.files("console.operations") / "sh"
 
 
@@ -31,6 +32,7 @@ class HostProcess:
 
     age: seconds. started: seconds since the epoch by the host's clock.
 
+    command: its name in brackets where there is none, or none that could be read.
     waits: the kernel function that a thread of it waits in (state D), empty when none does.
     frozen: files that thaw its control group and those above it, of each that is frozen. dump_dir: of its environment.
     """
@@ -145,8 +147,13 @@ def processes(records: Records, holds: dict[int, set[str]]) -> list[HostProcess]
     frozen = _frozen(records)
     ticks, uptime, now = map(float, dict(records)["clock"].split())
     clock = Clock(ticks, uptime, now)
+    late = {int(rest) for kind, rest in records if kind == "late"}
     found = (_process(rest, holds, frozen, clock) for kind, rest in records if kind == "proc")
-    return [one for one in found if one is not None]
+    return [
+        dataclasses.replace(one, command=f"{one.command} {LATE}") if one.pid in late else one
+        for one in found
+        if one is not None
+    ]
 
 
 def _process(

@@ -1,10 +1,11 @@
 # Who holds the GPUs, as the Proxmox host sees it. Arguments: VMID MARK.
 # Prints records, one a line, between `MARK begin` and `MARK end`; what may hold any byte is in base64.
-#   user UID · clock TICKS_PER_SECOND UPTIME NOW · init PID        of the container's process 1, empty when it does not run
+#   user UID · clock TICKS_PER_SECOND UPTIME NOW
+#   init PID                                                   of the container's process 1, empty when it does not run
 #   smi gpus|apps TEXT                                         what nvidia-smi says; none where the host has none
 #   card TEXT                                                  what the driver's own file says of a GPU
 #   open DEVICE PATH                                           a descriptor that is a GPU, or /dev/nvidia-uvm
-#   frozen, proc                                               as process.sh has them
+#   frozen, late, proc                                         as process.sh has them
 vmid=$1 mark=$2
 
 smi() {

@@ -1,9 +1,10 @@
 # Who holds a port of a container, as its Proxmox host sees it. Arguments: VMID PORT MARK.
 # Prints records, one a line, between `MARK begin` and `MARK end`; what may hold any byte is in base64.
-#   user UID · clock TICKS_PER_SECOND UPTIME NOW · init PID        of the container's process 1, empty when it does not run
+#   user UID · clock TICKS_PER_SECOND UPTIME NOW
+#   init PID                                                   of the container's process 1, empty when it does not run
 #   listen ADDRESS UID INODE · hold socket:[INODE] PATH        of the port, in the container's network
 #   namespace PID_NAMESPACE                                    the container's
-#   frozen, proc                                               as process.sh has them; frozen also of process 1
+#   frozen, late, proc                                         as process.sh has them; frozen also of process 1
 vmid=$1 port=$2 mark=$3
 
 look() {

@@ -135,27 +135,61 @@ def test_what_may_not_be_signalled_is_said() -> None:
         assert answer(1, ticks_of(1), "TERM").startswith("failed")
 
 
-def test_a_process_whose_memory_hangs_is_described_all_the_same(tmp_path: Path) -> None:
-    """By its name: whoever reads its command line, as `ps` does, waits for ever for a driver that holds its memory."""
-    shutil.copytree(f"/proc/{os.getpid()}", tmp_path / "7", ignore=lambda _, names: [n for n in names if n not in KEPT])
-    (tmp_path / "7/task/7").mkdir(parents=True)
+def describe(folders: list[Path], path: str) -> list[HostProcess]:
+    script = (hostview.SCRIPTS / "process.sh").read_text() + '\ninside=none; for one; do describe "$one"; done'
+    line = ["/bin/sh", "-c", script, "hsconsole", *map(str, folders)]
+    done = subprocess.run(line, env={"PATH": path}, capture_output=True, text=True, check=True, timeout=60)
+    lines = [line.replace(f"{folders[0].parent}/", "") for line in done.stdout.splitlines()]
+    records = [(kind, rest) for kind, _, rest in (line.partition(" ") for line in lines)]
+    return hostview.processes([("clock", "100 9.0 9.0"), *records], {})
+
+
+def copied(folder: Path) -> Path:
+    """What can be read of this very process, but for what is its memory."""
+    shutil.copytree(f"/proc/{os.getpid()}", folder, ignore=lambda _, names: [n for n in names if n not in KEPT])
+    (folder / "task/7").mkdir(parents=True)
+    return folder
+
+
+def test_processes_whose_memory_hangs_are_described_all_the_same(tmp_path: Path) -> None:
+    """By their names: whoever reads their command lines, as `ps` does, waits for ever for a driver that holds memory.
+
+    Each is waited for once, and only the first for long: the look as a whole has its time too.
+    """
+    folders = [copied(tmp_path / "proc" / str(pid)) for pid in (7, 8)]
     never = []
-    for name in ("cmdline", "environ"):
-        os.mkfifo(tmp_path / "7" / name)
-        never.append(os.open(tmp_path / "7" / name, os.O_RDWR))  # so that it can be opened, and not read
-    script = (hostview.SCRIPTS / "process.sh").read_text() + '\ninside=none; describe "$1"'
+    for folder in folders:
+        for name in ("cmdline", "environ"):
+            os.mkfifo(folder / name)
+            never.append(os.open(folder / name, os.O_RDWR))  # so that it can be opened, and not read
+    asked = tmp_path / "asked"
+    (tmp_path / "timeout").write_text(f'#!/bin/sh\necho "$1" >>{asked}\nexec /usr/bin/timeout "$@"\n')
+    (tmp_path / "timeout").chmod(0o755)
     try:
-        done = subprocess.run(
-            ["sh", "-c", script, "hsconsole", str(tmp_path / "7")],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
+        found = describe(folders, f"{tmp_path}:/usr/bin:/bin")
     finally:
         for handle in never:
             os.close(handle)
-    record = done.stdout.splitlines()[-1].replace(str(tmp_path / "7"), "7")
-    kind, _, rest = record.partition(" ")
-    (found,) = hostview.processes([("clock", "100 9.0 9.0"), (kind, rest)], {})
-    assert found.command == f"[{Path('/proc/self/comm').read_text().strip()}]"
+    name = Path("/proc/self/comm").read_text().strip()
+    assert [one.command for one in found] == [f"[{name}] {hostview.LATE}"] * 2
+    assert asked.read_text().split() == ["2", "0.5"]
+
+
+def test_a_dead_main_thread_has_the_words_of_its_last_task(tmp_path: Path) -> None:
+    folder = copied(tmp_path / "proc/7")
+    (folder / "cmdline").touch()
+    (folder / "task/7/cmdline").write_bytes(b"sglang::scheduler\0-x\0")
+    (folder / "task/7/environ").write_bytes(b"A=1\0SGLANG_HS_DUMP_DIR=/dev/shm/x\0")
+    (found,) = describe([folder], "/usr/bin:/bin")
+    assert (found.command, found.dump_dir) == ("sglang::scheduler -x", "/dev/shm/x")
+
+
+def test_a_host_without_timeout_says_that_it_can_read_no_command_line(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("base64", "cat", "grep", "head", "readlink", "sed", "tr"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    folder = copied(tmp_path / "proc/7")
+    (folder / "cmdline").write_bytes(b"python3\0")
+    (found,) = describe([folder], str(programs))
+    assert found.command.endswith(hostview.LATE)
