@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from console import audit
@@ -27,6 +28,11 @@ PATIENCE = {"TERM": 2.0, "KILL": 5.0}
 LOOK_EVERY = 0.3
 RESTART_LIMIT = max(STOP, START) + 20.0  # of the line, which has a limit of its own
 DEFAULT = Wish()
+SSHD_FOUND = {
+    "listens": "it listens again",
+    "deaf": "nobody is accepted there still",
+    "absent": "it does not listen",
+}
 
 
 def plan(agent: Agent | None, profile: Profile, wish: Wish = DEFAULT) -> Plan:
@@ -83,28 +89,47 @@ def _carry_out(ways: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Ticke
 
 def _thawed(ways: Ways) -> Outcome:
     """A container that was frozen as a whole goes on where it stood: whether its server does is for another look."""
-    frozen = ways.host.look(ways.profile.server.port).frozen
-    if frozen:
-        remedy = "Somebody on the host freezes it: `lxc-info`, and the tasks of the Proxmox host, tell who."
-        left = Check("container", Verdict.BAD, f"it is frozen: {', '.join(frozen)}", remedy)
-        return Outcome(ACTION, ok=False, summary="Not recovered: the container is frozen still.", checks=(left,))
-    ways.open()
-    seen = [Check("container", Verdict.OK, "it runs again")]
-    if ways.agent is not None:
-        state = server_state(ways.agent)
-        verdict = Verdict.OK if state.phase in (*WELL, Phase.STOPPED) else Verdict.WARN
-        seen.append(Check("server", verdict, f"{state.phase.value}: {state.detail}", "If it does not answer: recover."))
-    return Outcome(ACTION, ok=True, summary="Thawed: the container runs again.", checks=tuple(seen))
+    checks = tuple(_since_thawed(ways))
+    ok = all(check.verdict is not Verdict.BAD for check in checks)
+    summary = "Thawed: the container runs again." if ok else "Not recovered: see what was found, and what ends it."
+    return Outcome(ACTION, ok, summary, checks)
+
+
+def _since_thawed(ways: Ways) -> Iterator[Check]:
+    try:
+        frozen = ways.host.look(ways.profile.server.port).frozen
+        if frozen:
+            remedy = "Somebody on the host freezes it: `lxc-info`, and the tasks of the Proxmox host, tell who."
+            yield Check("container", Verdict.BAD, f"it is frozen still: {', '.join(frozen)}", remedy)
+            return
+        yield Check("container", Verdict.OK, "it runs again")
+        ways.open()
+        if ways.agent is not None:
+            state = server_state(ways.agent)
+            verdict = Verdict.OK if state.phase in (*WELL, Phase.STOPPED) else Verdict.WARN
+            yield Check("server", verdict, f"{state.phase.value}: {state.detail}", "If it does not answer: recover.")
+    except OperatorError as error:  # what was done is told all the same
+        yield Check("second look", Verdict.BAD, f"nobody could look: {error.what}", error.remedy)
 
 
 def _end_inside(ways: Ways, basis: dict[str, Any], on_step: OnStep, ticket: Ticket | None) -> list[Check]:
     """The agent's part, and its second look."""
     if ways.agent is None:
         why = "no agent could be run in the container to look"
-        return [Check("gpu memory", Verdict.UNKNOWN, why, "Look once the container can be reached: hsconsole status.")]
+        unknown = Check("gpu memory", Verdict.UNKNOWN, why, "Look once the container can be reached: hsconsole status.")
+        return [*_unsignalled(ways, basis), unknown]
     whom = {name: basis[name] for name in ("processes", "as_root", "known")}
     answer = fate.act(ways.agent, "recover.end", ticket, on_step, timeout=INSIDE, wait=ways.wait, basis=whom)
     return list(decode(Outcome, answer).checks)
+
+
+def _unsignalled(ways: Ways, basis: dict[str, Any]) -> Iterator[Check]:
+    """Whom the plan named lives on, as there was no agent that would have ended them."""
+    named = [pid for pid, _ in (*basis["processes"], *basis["as_root"])]
+    if named:
+        what, remedy = (ways.no_agent.what, ways.no_agent.remedy) if ways.no_agent else ("there is no link", "")
+        found = f"nobody was signalled of pid {', '.join(map(str, named))}: no agent could be run there: {what}"
+        yield Check("processes", Verdict.BAD, found, remedy or "Recover again.")
 
 
 def _climb(host: ProxmoxHost, where: str, ladder: dict[str, str], on_step: OnStep) -> Check:
@@ -190,12 +215,13 @@ def _look_inside(ways: Ways) -> list[Check]:
 def _restart_sshd(ways: Ways, line: str, on_step: OnStep) -> Check:
     began = time.monotonic()
     try:
-        ok = ways.again(line)
-        found = "it listens again" if ok else "it does not listen"
+        answer = ways.again(line)
+        ok, found = answer == "listens", SSHD_FOUND.get(answer, f"nobody could look: {answer}")
     except OperatorError as error:
         ok, found = False, error.what
     on_step(StepResult(recovery_words.SSHD, ok, found, time.monotonic() - began, line))
-    return Check("sshd", Verdict.OK if ok else Verdict.BAD, found, "" if ok else "See `journalctl -u ssh` there.")
+    remedy = "See `journalctl -u ssh` there; one that hangs keeps the port until it is ended."
+    return Check("sshd", Verdict.OK if ok else Verdict.BAD, found, "" if ok else remedy)
 
 
 def _host_truth(ways: Ways, checks: list[Check]) -> list[Check]:

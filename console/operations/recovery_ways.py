@@ -11,12 +11,12 @@ from typing import Self
 from console import client as clients
 from console.client import AgentClient
 from console.config.profile import Profile
-from console.errors import HostKeyChanged, LinkError, OperatorError, Refused
+from console.errors import HostKeyChanged, LinkError, NoAnswer, OperatorError, Refused
 from console.operations import recovery_gpus
 from console.operations.calls import Agent
 from console.operations.fate import Wait
 from console.operations.hostview import HostFacts
-from console.operations.proxmox import ProxmoxHost
+from console.operations.proxmox import ProxmoxHost, said
 from console.operations.recovery_gpus import GpuMemory
 from console.ssh import known_hosts
 from console.ssh.pct import PctConnection
@@ -27,14 +27,15 @@ from remote.wire.server import Phase
 
 FACTS = 30.0  # seconds; a server that hangs is asked first, for its health and for a token
 EXEC = 10.0  # seconds; in a container that is frozen or can't fork, `pct exec` hangs
-# connections that nobody accepts, a while later still, are those of an sshd that hangs
+# A second look: connections that nobody accepts by then either are those of an sshd that hangs, and one that has just
+# been started has its socket by then.
 SSHD_LISTENS = """\
-for _ in 1 2; do
-  sockets=$(ss -ltnH | grep ':{port} ') || break
-  echo "$sockets" | grep -q '^LISTEN *[1-9]' || {{ echo listens; exit; }}
-  sleep 0.5
+for wait in 0 0.5; do
+  sleep $wait
+  sockets=$(ss -ltnH | grep ':{port} ')
+  [ -n "$sockets" ] && ! echo "$sockets" | grep -q '^LISTEN *[1-9]' && echo listens && exit
 done
-echo deaf"""
+[ -n "$sockets" ] && echo deaf || echo absent"""
 HOST_KEYS = "cat /etc/ssh/ssh_host_*_key.pub"
 
 
@@ -66,7 +67,7 @@ class Seen:
 class Ways:
     """Opened as needed, closed at the end of the block. agent: None when the link is down; then the host is the way.
 
-    wait: for the next link, where one goes while it is acted over.
+    no_agent: why `open` had none. wait: for the next link, where one goes while it is acted over.
     """
 
     def __init__(self, agent: Agent | None, profile: Profile, wait: Wait | None = None) -> None:
@@ -74,6 +75,7 @@ class Ways:
         self.wait = wait
         self.agent = agent
         self.way = "link"
+        self.no_agent: OperatorError | None = None
         self._stack = contextlib.ExitStack()
         self._host: ProxmoxHost | None = None
         self._no_host: OperatorError | None = None
@@ -128,30 +130,38 @@ class Ways:
     def open(self) -> None:
         """Have an agent inside, if any way leads there."""
         if self.agent is None:
-            with contextlib.suppress(OperatorError):
+            try:
                 self.agent, self.way = self._agent_by_host(), "pct"
+            except OperatorError as error:
+                self.no_agent = error
 
-    def again(self, line: str) -> bool:
-        """Start the container's sshd by that line. Does it listen?"""
+    def again(self, line: str) -> str:
+        """Start the container's sshd by that line; what is seen of it then, as `_sshd` has it."""
         self.host.run(line)
-        return not self._sshd_dead()
+        return self._sshd()
 
     def _inside(self) -> tuple[PortFacts | None, OperatorError | None]:
+        fault: OperatorError | None = None
         if self.agent is not None:
             try:
                 return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), None
-            except OperatorError:
+            except OperatorError as error:
                 if self.profile.proxmox is None:
+                    error.remedy = f"{error.remedy} A [proxmox] table in the profile gives another way in.".strip()
                     raise
-                self.agent = None
+                self.agent, fault = None, error
         try:
+            if isinstance(fault, NoAnswer):  # the link lives: an agent by `pct exec` would wait for the same, as long
+                self._check_identity()
+                self.way = "host"
+                return None, fault
             self.agent, self.way = self._agent_by_host(), "pct"
             return decode(PortFacts, self.agent.call("recover.facts", timeout=FACTS)), None
         except WrongContainer:
             raise
         except OperatorError as error:
             self.way = "host"
-            return None, error
+            return None, error if fault is None else _both(fault, error)
 
     def _agent_by_host(self) -> AgentClient:
         """The agent in the container, run by `pct exec` on the host. Raises WrongContainer."""
@@ -196,17 +206,24 @@ class Ways:
         return recovery_gpus.ask(self.agent, self.profile)
 
     def _sshd_dead(self) -> bool:
-        if self.way == "link" or not self._exec_works:
-            return False
+        return self.way != "link" and self._exec_works and self._sshd() in ("absent", "deaf")
+
+    def _sshd(self) -> str:
+        """`listens`, `deaf` (it accepts nobody), `absent`, or what was said instead, where nobody could look."""
         port = route(self.profile.container)[-1].port
         ran = self.host.execute("sh", "-c", SSHD_LISTENS.format(port=port))
-        return ran.out.strip() == b"deaf"
+        last = ran.out.decode("utf-8", "replace").split()[-1:]
+        return last[0] if last and last[0] in ("listens", "deaf", "absent") else said(ran)
 
 
 def _no_way(inside: OperatorError, host: OperatorError) -> LinkError:
-    if inside.what == host.what:  # the host itself was not to be had, by which the way inside leads as well
-        return LinkError(host.what, host.remedy)
-    return LinkError(f"{inside.what}; and by the Proxmox host: {host.what}", host.remedy or inside.remedy)
+    if inside.what.endswith(host.what):  # the host itself was not to be had, by which the way inside leads as well
+        return LinkError(inside.what, host.remedy)
+    return _both(inside, host)
+
+
+def _both(first: OperatorError, by_host: OperatorError) -> LinkError:
+    return LinkError(f"{first.what}; and by the Proxmox host: {by_host.what}", by_host.remedy or first.remedy)
 
 
 def powerless(facts: PortFacts) -> bool:

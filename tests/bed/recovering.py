@@ -23,7 +23,7 @@ from remote.wire.plan import Outcome, Plan, StepResult, Verdict
 
 # what the host is asked, and changes nothing: each script that looks, the signal 0, and these commands
 LOOK = re.compile(
-    r"^(sudo -n )?(id -u|-l pct |pct status |pct exec \d+ --keep-env=0 -- sh -c '(cat /etc/ssh|for _ in 1 2; do)"
+    r"^(sudo -n )?(id -u|-l pct |pct status |pct exec \d+ --keep-env=0 -- sh -c '(cat /etc/ssh|for wait in 0 0\.5; do)"
     r"|sh -c '# Put before the scripts that look)| hsconsole 0 [\d: ]+$"
 )
 

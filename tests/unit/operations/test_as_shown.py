@@ -326,6 +326,70 @@ def test_an_sshd_that_does_not_start_takes_no_outcome_along(
     assert "port by the host" in [one.name for one in outcome.checks], "and it is looked at all the same"
 
 
+@pytest.mark.parametrize(
+    ("sockets", "found"),
+    [
+        ("LISTEN 0 128 0.0.0.0:22 0.0.0.0:*", "it listens again"),
+        ("LISTEN 2 128 0.0.0.0:22 0.0.0.0:*", "nobody is accepted there still"),
+        ("", "it does not listen"),
+    ],
+)
+def test_of_an_sshd_that_was_started_a_look_tells(host: type[HereHost], sockets: str, found: str) -> None:
+    """Also where no agent could be run in the container."""
+    (host.folder / "ss").write_text(f"#!/bin/sh\necho '{sockets}'\n")
+    outcome, steps = run(build(Seen(None, HostFacts(1), "host", prefix="", sshd_dead=True), profile(), Wish()))
+    ok = found == "it listens again"
+    assert (steps[-1].detail, steps[-1].ok, outcome.ok) == (found, ok, ok)
+
+
+def test_an_sshd_that_nobody_could_look_at_is_not_told_to_listen(host: type[HereHost]) -> None:
+    plan = build(Seen(None, HostFacts(1), "host", prefix="", sshd_dead=True), profile(), Wish())
+    (host.folder / "pct").write_text("#!/bin/sh\necho 'CT 129 not running' >&2\n")
+    outcome, steps = run(plan)
+    assert (steps[-1].detail, outcome.ok) == ("nobody could look: CT 129 not running", False)
+
+
+@pytest.mark.parametrize("user", ["root", "ann"])
+def test_whom_no_agent_was_there_to_end_is_told_to_live(
+    host: type[HereHost], deaf: Callable[[], subprocess.Popen[bytes]], user: str
+) -> None:
+    """Orphans that hold GPU memory alone: that the host sees no listener says nothing of them."""
+    one = deaf()
+    orphan = ProcessInfo(one.pid, ticks(one), "sglang::scheduler", "root", "S", ours=True)
+    facts = PortFacts(1.0, 8000, Phase.ORPHANS, "", (orphan,), user=user, as_root="" if user == "root" else "sudo -n")
+    plan = build(Seen(facts, HostFacts(1), "pct", prefix=""), profile(), Wish())
+    assert [[one.pid, ticks(one)]] in (plan.basis["processes"], plan.basis["as_root"])
+    outcome, steps = run(plan)
+    assert (outcome.ok, steps, one.poll()) == (False, [], None)
+    (left,) = [check for check in outcome.checks if check.verdict is Verdict.BAD]
+    assert left.found == f"nobody was signalled of pid {one.pid}: no agent could be run there: no way in"
+
+
+def fail(*_: object) -> Any:
+    raise ProxmoxError("not whole", "Try again.")
+
+
+@pytest.mark.parametrize("where", ["host", "agent"])
+def test_after_a_thaw_a_look_that_fails_takes_no_word_back(
+    host: type[HereHost], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    (tmp_path / FILE).write_text("FROZEN")
+    frozen = HostFacts(1, frozen=(str(tmp_path / FILE),))
+    plan = build(Seen(None, frozen, "host", no_inside="no word", prefix=""), profile(), Wish())
+    if where == "host":
+        monkeypatch.setattr(HereHost, "look", fail)
+    monkeypatch.setattr(recovery_ways.Ways, "_agent_by_host", lambda ways: object())
+    monkeypatch.setattr(recover, "server_state", fail)
+    outcome, steps = run(plan)
+    assert ([step.ok for step in steps], (tmp_path / FILE).read_text()) == ([True], "THAWED")
+    found = [(check.verdict, check.found) for check in outcome.checks]
+    assert found == [
+        *([(Verdict.OK, "it runs again")] if where == "agent" else []),
+        (Verdict.BAD, "nobody could look: not whole"),
+    ]
+    assert not outcome.ok
+
+
 def test_memory_that_does_not_come_back_is_no_recovery(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspects, "look", lambda target: ((), ()))
     held = Check("gpu memory", Verdict.BAD, "above what it was before the start: GPU 1: 143 GB", "See who uses it.")
