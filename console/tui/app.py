@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from functools import partial
 from typing import Any
 
 from textual import constants, on, work
 from textual.app import App
-from textual.css.query import NoMatches
 from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.worker import WorkerFailed
@@ -190,8 +188,7 @@ class HsConsoleApp(App[None]):
         """Let every screen that can be seen show what changed."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, Page):
-                with contextlib.suppress(NoMatches):  # a screen that is being made or taken down
-                    screen.look()
+                screen.look()
             if not screen.is_modal:
                 return
 

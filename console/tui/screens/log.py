@@ -35,8 +35,8 @@ class LogScreen(Page[None]):
         self.query_one("#search").display = False
         self.watch(self.query_one(LogView), "scroll_y", self._title, init=False)
 
-    def look(self) -> None:
-        super().look()
+    def draw(self) -> None:
+        super().draw()
         self.query_one(LogView).look()
         self._title()
 

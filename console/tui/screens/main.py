@@ -54,8 +54,8 @@ class MainScreen(Page[None]):
         self.query_one("#filter").display = False
         self.query_one("#hint").display = bool(self.hint)
 
-    def look(self) -> None:
-        super().look()
+    def draw(self) -> None:
+        super().draw()
         self.query_one(DumpTable).look()
         self.query_one(LogPane).look()
 

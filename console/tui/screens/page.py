@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import ClassVar, Generic, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.css.query import NoMatches
 from textual.events import Key
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
@@ -39,7 +41,11 @@ class Page(Screen[Result], Generic[Result]):
         return cast(Console, self.app)
 
     def look(self) -> None:
-        """Show what changed in the picture or with time."""
+        """Show what changed in the picture or with time; nothing while the page is being made or taken down."""
+        with contextlib.suppress(NoMatches):
+            self.draw()
+
+    def draw(self) -> None:
         for painted in self.query(Painted):
             painted.look()
 
@@ -136,8 +142,8 @@ class Sheet(Page[Result], Generic[Result]):
     def on_resize(self) -> None:
         self.look()
 
-    def look(self) -> None:
-        super().look()
+    def draw(self) -> None:
+        super().draw()
         width = self.size.width
         fresh = Content("\n").join(self.lines(width - 4))
         sheet = self.query_one("#sheet", Static)

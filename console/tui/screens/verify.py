@@ -59,8 +59,8 @@ class VerifyScreen(Page[None]):
         if self.run.take(self.console.picture.clock.monotonic()):
             self.look()
 
-    def look(self) -> None:
-        super().look()
+    def draw(self) -> None:
+        super().draw()
         width = self.size.width
         now = self.console.picture.clock.monotonic()
         title = rule("Verify every request", width)
