@@ -42,8 +42,8 @@ class FrameChannel:
 
     def start(self) -> None:
         self._channel.settimeout(POLL)
+        self._drainer.start()  # first: the reader waits for its end
         self._reader.start()
-        self._drainer.start()
 
     @property
     def silence(self) -> float:
@@ -77,7 +77,7 @@ class FrameChannel:
         self._ended.set()
         quietly(self._channel.close)
         for thread in (self._reader, self._drainer):
-            if thread is not threading.current_thread():
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(1.0)
 
     def _end(self, why: str) -> None:

@@ -100,6 +100,38 @@ def test_what_the_reader_meets_is_the_channels_end(fault: Exception) -> None:
     assert wire.closed
 
 
+def test_an_agent_that_ends_before_all_threads_run_is_told_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread comes to its end before the next begins, as on a machine that is busy elsewhere."""
+    start = threading.Thread.start
+
+    def start_and_wait(thread: threading.Thread) -> None:
+        start(thread)
+        thread.join(PATIENCE)
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_wait)
+    wire = Wire()
+    wire.exit_status = 9
+    wire.out.put(b"")
+    wire.err.put(b"no way")
+    wire.err.put(b"")
+    channel, ends = channel_of(wire)
+    assert ends.get(timeout=PATIENCE) == "the agent on ct ended with status 9. no way"
+    channel.close()
+
+
+def test_a_channel_whose_threads_can_not_be_started_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    wire = Wire()
+    channel = FrameChannel(wire.launched, "ct", lambda _: None)
+    with pytest.raises(RuntimeError, match="new thread"):
+        channel.start()
+    channel.close()
+    assert wire.closed
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=repr)
 def test_what_the_drainer_meets_ends_it_alone(fault: Exception) -> None:
     wire = Wire()
