@@ -15,7 +15,7 @@ from console.operations import calls, fate, readiness
 from console.operations.verdicts import NAMES, WAITING, WORDS, besides
 from console.text import span
 from remote.wire.dumps import Canary
-from remote.wire.plan import OnStep, StepResult, Verdict
+from remote.wire.plan import StepResult, Verdict
 from remote.wire.server import Phase, ServerState
 
 COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.UNKNOWN: "cyan"}
@@ -26,7 +26,7 @@ COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.UNKNOWN: "cyan"}
 @click.pass_obj
 def command(profile: str | None, as_json: bool) -> None:
     """Send a few prompts to the running server and prove that their dumps mean what they should. Exits 1 unless so."""
-    steps, on_step = _steps_told(as_json=as_json)
+    steps, on_step = output.steps_told(as_json=as_json, only=fate.TITLES)  # the others are checks, told at the end
     with session(profile) as (agent, used):
         audit.refuse_read_only(used)
         _tell_what_is_waited_for(as_json=as_json)
@@ -43,7 +43,7 @@ def prove_what_started(
 ) -> tuple[dict[str, Any], bool]:
     """The canary that follows a start: what it adds to the document, and if all is well."""
     why = readiness.why_no_canary(profile, server)
-    steps, on_step = _steps_told(as_json=as_json)
+    steps, on_step = output.steps_told(as_json=as_json, only=fate.TITLES)  # the others are checks, told at the end
     if why:
         if not as_json and server.phase is Phase.READY:
             output.say(f"No canary: {why}.", fg="yellow")
@@ -54,18 +54,6 @@ def prove_what_started(
     if not as_json:
         _print(found, steps)
     return {"canary": found, "canary_steps": steps, "no_canary": ""}, found.ok
-
-
-def _steps_told(*, as_json: bool) -> tuple[list[StepResult], OnStep]:
-    """Printed at once is only what becomes of the link: the others are told as checks, when all are known."""
-    steps: list[StepResult] = []
-
-    def on_step(step: StepResult) -> None:
-        steps.append(step)
-        if step.title in fate.TITLES and not as_json:
-            output.print_step(step)
-
-    return steps, on_step
 
 
 def _tell_what_is_waited_for(*, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, TextIO, TypeVar
 
 import click
@@ -14,7 +14,7 @@ from console.cli.guard import Guarded, OutputLost
 from console.errors import OperatorError
 from console.text import harmless, one_line, span
 from remote.wire.codec import encode
-from remote.wire.plan import Check, Outcome, Plan, StepResult, Verdict
+from remote.wire.plan import Check, OnStep, Outcome, Plan, StepResult, Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -124,13 +124,16 @@ def _print_step(step: StepResult) -> None:
     click.echo(f"{click.style(mark, fg=colour)} {one_line(step.title)} ({span(step.seconds)}){tail}")
 
 
-def steps_told(*, as_json: bool) -> tuple[list[StepResult], Callable[[StepResult], None]]:
-    """The steps of what goes on, as they end, and who to tell of each: printed at once, unless they go into JSON."""
+def steps_told(*, as_json: bool, only: Container[str] | None = None) -> tuple[list[StepResult], OnStep]:
+    """The steps of what goes on, as they end, and who to tell of each: printed at once, unless they go into JSON.
+
+    only: the titles of those that are printed, where the others are told later.
+    """
     steps: list[StepResult] = []
 
     def on_step(step: StepResult) -> None:
         steps.append(step)
-        if not as_json:
+        if not as_json and (only is None or step.title in only):
             print_step(step)
 
     return steps, on_step
