@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from console.cli import main, recovery
+from console.cli import recovery
 from console.config import write
 from console.config.profile import Container, Profile, Proxmox, Server
 from console.errors import HostKeyChanged, LinkError
 from console.operations import recover
 from console.operations.recovery_wish import ACTION, Wish
 from remote.wire.plan import Check, Outcome, Plan, Step, StepResult, Verdict
+from tests.unit.commandline import exit_status
 
 PROFILE = Profile(
     name="p",
@@ -66,10 +67,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recovery:
 
 
 def asked(*words: str) -> int:
-    try:
-        return main.run(["--profile", "p", "server", "recover", *words])
-    except SystemExit as ended:
-        return int(ended.code or 0)
+    return exit_status("--profile", "p", "server", "recover", *words)
 
 
 @pytest.mark.parametrize(

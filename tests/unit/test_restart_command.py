@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from console.cli import main, server, session
+from console.cli import server, session
 from console.config import write
 from console.config.profile import Container, Profile, Server
 from console.errors import Refused
@@ -18,6 +18,7 @@ from console.operations.calls import Agent
 from console.operations.restart import AS_IT_RUNS, BY_PROFILE
 from remote.wire.codec import encode
 from remote.wire.plan import Plan
+from tests.unit.commandline import exit_status
 
 PROFILE = Profile(name="p", container=Container(host="ct", python="/p"), server=Server(model_path="/m"))
 
@@ -50,10 +51,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Differs:
 
 
 def restart(*words: str) -> int:
-    try:
-        return main.run(["--profile", "p", "server", "restart", *words])
-    except SystemExit as ended:
-        return int(ended.code or 0)
+    return exit_status("--profile", "p", "server", "restart", *words)
 
 
 @pytest.mark.parametrize(

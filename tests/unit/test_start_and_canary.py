@@ -23,6 +23,7 @@ from remote.wire.codec import encode
 from remote.wire.dumps import Canary, DumpTest, Level, Verified, VerifyProgress, VerifyResult, VerifySummary
 from remote.wire.plan import Check, OnStep, Outcome, Plan, StepResult, Verdict
 from remote.wire.server import Judgement, LogLines, Phase, ServerState
+from tests.unit.commandline import exit_status
 
 PROFILE = Profile(name="kimi", container=Container(host="ct", python="/p"), server=Server(model_path="/m"))
 PLAN = Plan("server.start", "Start SGLang", needed=True)
@@ -80,10 +81,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
 
         monkeypatch.setattr(session, "open_agent", open_agent)
         monkeypatch.setattr(recovery, "open_agent", open_agent)
-        try:
-            return main.run(["--profile", "kimi", "server", command, "--yes", *arguments])
-        except SystemExit as ended:
-            return int(ended.code or 0)
+        return exit_status("--profile", "kimi", "server", command, "--yes", *arguments)
 
     return run
 

@@ -11,7 +11,6 @@ import pytest
 
 from console import audit
 from console.cli import audit as command
-from console.cli import main
 from console.config import write
 from console.config.profile import Profile
 from console.operations import calls
@@ -20,6 +19,7 @@ from remote.agent.calls import Action
 from remote.wire import journal
 from remote.wire.audit import Entry, now
 from tests.unit.audit.test_record import OUTCOME, PLAN, PROFILE, STEP, Direct
+from tests.unit.commandline import exit_status
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +44,7 @@ def one_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hsconsole(*words: str) -> int:
-    try:
-        return main.run(["--profile", "kimi", "audit", *words])
-    except SystemExit as end:
-        return int(end.code or 0)
+    return exit_status("--profile", "kimi", "audit", *words)
 
 
 @pytest.mark.parametrize("where", ["laptop", "container"])

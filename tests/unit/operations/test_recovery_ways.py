@@ -16,7 +16,7 @@ from console.operations.calls import Agent
 from console.operations.hostview import HostFacts
 from console.operations.recovery_ways import Ways
 from console.ssh.exchange import Ran
-from tests.unit.operations.test_as_shown import no_way, profile
+from tests.unit.operations.herehost import no_way, profile
 
 FAULT = OperatorError("recover.facts: OSError: no more processes", "Please report this.")
 

@@ -16,12 +16,19 @@ import pytest
 
 from remote import processes
 from remote.patch import operations as patch
-from remote.server import launch, state, stop
+from remote.server import launch, record, state, stop
 from remote.wire.patch import PatchState, PatchStatus
+from remote.wire.plan import Outcome, StepResult
 from remote.wire.server import Phase, ServerState
 from remote.wire.target import Target
 from tests.living import PATIENCE
 
+LISTEN = """
+import socket, sys, time
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listens", flush=True)
+time.sleep(60)
+"""
 LAUNCH_SERVER = """
 import os, signal, socket, subprocess, sys, threading, time
 CONTROL = os.environ["SGLANG_STANDIN_CONTROL"]
@@ -180,3 +187,17 @@ def _end_all(folder: str, before: set[processes.Identity]) -> None:
         if process.identity not in before and processes.environ(process.pid).get("PYTHONPATH", "").startswith(folder):
             with contextlib.suppress(OSError):
                 processes.send(process.identity, signal.SIGKILL)
+
+
+def start(target: Target) -> record.Record:
+    """Start it, and wait until it has become what its traits say."""
+    assert launch.start(target, launch.plan(target).basis, lambda _: None).ok
+    found = record.read(target.port)
+    assert found is not None
+    until(lambda: "server_args" in Path(found.log).read_text())
+    return found
+
+
+def stopped(target: Target) -> tuple[Outcome, list[StepResult]]:
+    steps: list[StepResult] = []
+    return stop.stop(target, stop.plan(target).basis, steps.append), steps

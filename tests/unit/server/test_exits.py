@@ -20,8 +20,7 @@ from remote.server import exits, kernel, record, spawn
 from remote.server.record import Record
 from remote.wire.server import Phase
 from remote.wire.target import Target
-from tests.unit.server.conftest import StandIn, until
-from tests.unit.server.test_start_stop import start
+from tests.unit.server.conftest import StandIn, start, until
 
 TARGET = Target("python3", "/m")
 BUS_ERROR = """

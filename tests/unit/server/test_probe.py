@@ -15,9 +15,8 @@ from remote.dumps.generate import Generate
 from remote.server import answering, find, judgement, probe, progress, record, state, suspects
 from remote.wire.plan import Verdict
 from remote.wire.server import Judgement, Phase
-from tests.unit.operations.test_as_shown import profile
-from tests.unit.server.conftest import StandIn
-from tests.unit.server.test_start_stop import start
+from tests.unit.operations.herehost import profile
+from tests.unit.server.conftest import StandIn, start
 
 
 @pytest.fixture(autouse=True)

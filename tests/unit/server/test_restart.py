@@ -22,8 +22,7 @@ from remote.wire.errors import ChangedSincePlan, Refused
 from remote.wire.plan import Outcome, Plan, StepResult
 from remote.wire.server import Phase
 from remote.wire.target import Target
-from tests.unit.server.conftest import StandIn, until
-from tests.unit.server.test_start_stop import start
+from tests.unit.server.conftest import StandIn, start, until
 
 
 def parent(target: Target) -> processes.Process:

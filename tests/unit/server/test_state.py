@@ -18,8 +18,7 @@ from remote import processes
 from remote.server import exits, launch, record, state
 from remote.wire.server import Phase, ServerState
 from tests.living import PATIENCE
-from tests.unit.server.conftest import StandIn, until
-from tests.unit.server.test_start_stop import start
+from tests.unit.server.conftest import StandIn, start, until
 
 
 def test_nothing_is_stopped(stand_in: StandIn) -> None:

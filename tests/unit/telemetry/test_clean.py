@@ -23,6 +23,18 @@ def cleaned(basis: dict[str, Any]) -> tuple[list[StepResult], Any]:
     return steps, clean.clean(TARGET, basis, steps.append)
 
 
+def cleaned_while(basis: dict[str, Any], meanwhile: Callable[[], object]) -> tuple[list[StepResult], Any]:
+    """meanwhile: what happens when the first is removed and the next not yet."""
+    steps: list[StepResult] = []
+
+    def after_the_first(result: StepResult) -> None:
+        steps.append(result)
+        if len(steps) == 1:
+            meanwhile()
+
+    return steps, clean.clean(TARGET, basis, after_the_first)
+
+
 def test_exactly_what_is_stale_is_removed(hold: Hold, shm: Path) -> None:
     for name in ("nccl-AbCd12", "psm_00000000"):
         left(shm, name, 8192)
@@ -80,13 +92,8 @@ def test_what_goes_meanwhile_is_no_fault(shm: Path, monkeypatch: pytest.MonkeyPa
         left(shm, name)
     plan = clean.plan(TARGET)
     monkeypatch.setattr(clean, "HOLDS", 0.0)
-    steps: list[StepResult] = []
-
-    def after_the_first(result: StepResult) -> None:
-        steps.append(result)
-        (shm / "psm_00000000").unlink(missing_ok=True)
-
-    assert clean.clean(TARGET, plan.basis, after_the_first).ok
+    steps, outcome = cleaned_while(plan.basis, (shm / "psm_00000000").unlink)
+    assert outcome.ok
     assert [(step.ok, step.detail) for step in steps] == [(True, "removed"), (True, "it had gone")]
 
 
@@ -106,15 +113,12 @@ def test_each_is_looked_at_again_right_before(hold: Hold, shm: Path, monkeypatch
         left(shm, name)
     plan = clean.plan(TARGET)
     monkeypatch.setattr(clean, "HOLDS", 0.0)
-    steps: list[StepResult] = []
 
-    def after_the_first(result: StepResult) -> None:
-        steps.append(result)
-        if len(steps) == 1:
-            write(shm, hold)
-            hold("opened", "psm_11111111")
+    def meanwhile() -> None:
+        write(shm, hold)
+        hold("opened", "psm_11111111")
 
-    outcome = clean.clean(TARGET, plan.basis, after_the_first)
+    steps, outcome = cleaned_while(plan.basis, meanwhile)
     assert not outcome.ok
     assert [step.ok for step in steps] == [True, False, False]
     assert steps[1].detail.startswith("left alone: ")
